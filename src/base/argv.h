@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a command line as people write them: --name, --name=value, or --name value in two words. */
+/* Reads the options of a command line: --name, --name=value, or --name value in two words. */
 #ifndef SLUICE_BASE_ARGV_H
 #define SLUICE_BASE_ARGV_H
 
@@ -8,14 +8,14 @@
 
 struct sl_option {
     char name[64];     /* without the dashes */
-    const char *value; /* what follows '=' in the same word; NULL: there is no '=' */
+    const char *value; /* the text after '=' in the same word; NULL: there is no '=' */
 };
 
-/* False: the word is no option, or its name is longer than any name is. */
+/* False: the word is no option, or its name is too long for any option. */
 bool sl_option_split(const char *word, struct sl_option *ret);
 
-/* The value of the option at argv[*at], which needs one: in its own word, or the next word, which *at moves to. A next
- * word that is an option itself is no value. NULL: there is none. */
+/* The value of the option at argv[*at]: in the same word, or the next word (*at moves there). A next word that is an
+ * option itself is no value. NULL: there is no value. */
 const char *sl_option_value(const struct sl_option *o, int argc, char **argv, int *at);
 
 #endif

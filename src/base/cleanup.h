@@ -37,7 +37,7 @@ static inline void sl_cleanup_closedir(DIR **d)
         (void)closedir(*d);
 }
 
-/* What was secret is not left in freed memory. NULL is fine. */
+/* Clears a secret before its memory is freed. NULL is fine. */
 static inline void sl_free_secret(char *secret)
 {
     if (secret)
@@ -47,7 +47,7 @@ static inline void sl_free_secret(char *secret)
 
 #define SL_CLEANUP(what) __attribute__((cleanup(sl_cleanup_##what)))
 
-/* Hands a value out of a cleanup scope and leaves the neutral value behind. */
+/* Moves a value out of a cleanup scope and leaves the neutral value behind. */
 #define sl_take_ptr(p)                                                                             \
     __extension__({                                                                                \
         __typeof__(p) taken_ = (p);                                                                \

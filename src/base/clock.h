@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds. Policy code never calls this: it is handed `now_ns`. */
+/* Monotonic time in nanoseconds. Policy code never calls this: its callers pass `now_ns`. */
 #ifndef SLUICE_BASE_CLOCK_H
 #define SLUICE_BASE_CLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a member to the struct around it: what a callback gets is the timer, what it wants is the timer's owner. */
+/* From a member to the struct around it: a callback gets the timer and needs the timer's owner. */
 #ifndef SLUICE_BASE_CONTAINER_H
 #define SLUICE_BASE_CONTAINER_H
 

@@ -71,6 +71,6 @@ void sl_fault_point(const char *name)
 }
 
 #else
-/* ISO C wants something in every translation unit. */
+/* ISO C wants a declaration in every translation unit. */
 typedef int sl_fault_nothing;
 #endif

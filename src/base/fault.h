@@ -11,7 +11,7 @@
 #ifdef SLUICE_FAULTS
 void sl_fault_point(const char *name);
 #define SL_FAULT(name)      sl_fault_point(name)
-#define SL_FAULT_NAME(name) name /* of a point that is in a function which others call */
+#define SL_FAULT_NAME(name) name /* for a point inside a shared function */
 #else
 #define SL_FAULT(name)      ((void)0)
 #define SL_FAULT_NAME(name) NULL

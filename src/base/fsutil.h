@@ -8,15 +8,14 @@
 
 #include "base/err.h"
 
-/* mkdir -p with the given mode for what is made; the last component must end up a directory owned
- * by the caller. */
+/* mkdir -p with the given mode for new directories; the last component must be a directory owned by the caller. */
 int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err) SL_MUST_CHECK;
 
 /* Reads up to max bytes into a fresh NUL-terminated buffer; a longer file is an error. */
 int sl_fs_read(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_size,
                struct sl_err *err) SL_MUST_CHECK;
 
-/* Writes a temporary sibling and renames it over name: readers see the old or the new, never half. */
+/* Writes a temporary file beside it and renames that to name: readers see the old or the new file, never half. */
 int sl_fs_replace(int dirfd, const char *name, const void *data, size_t size, mode_t mode,
                   struct sl_err *err) SL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes and numbers that look random, the same on every machine. Nothing here withstands an attacker. */
+/* Hashes and pseudo-random numbers, the same on every machine. Not safe against an attacker. */
 #ifndef SLUICE_BASE_HASH_H
 #define SLUICE_BASE_HASH_H
 

@@ -11,8 +11,8 @@ void sl_json_init(struct sl_json *j, FILE *out)
     *j = (struct sl_json){.out = out, .first = true};
 }
 
-/* Names come from other people's processes and file systems: what is not UTF-8 would make the whole
- * document unreadable, so each such byte becomes the replacement character. */
+/* Names come from other people's processes and file systems: bytes that are no UTF-8 would make the whole document
+ * unreadable, so each such byte becomes the replacement character. */
 static void quoted(struct sl_json *j, const char *s)
 {
     fputc('"', j->out);

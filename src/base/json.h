@@ -18,7 +18,7 @@ void sl_json_init(struct sl_json *j, FILE *out);
 void sl_json_begin(struct sl_json *j, const char *key, char bracket);       /* '{' or '[' */
 void sl_json_end(struct sl_json *j, char bracket);                          /* '}' or ']' */
 void sl_json_string(struct sl_json *j, const char *key, const char *value); /* NULL writes null */
-void sl_json_plain(struct sl_json *j, const char *key, const char *value);  /* as it is */
+void sl_json_plain(struct sl_json *j, const char *key, const char *value);  /* unquoted */
 void sl_json_uint(struct sl_json *j, const char *key, uint64_t value);
 void sl_json_int(struct sl_json *j, const char *key, int64_t value);
 void sl_json_double(struct sl_json *j, const char *key, double value); /* not finite: null */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jansson's json_dumps() leaves characters out when memory runs short and says nothing (2.14). This one has all
- * of the text or none. For rooms that use jansson; base itself does not.
+ * jansson's json_dumps() silently leaves characters out when memory runs short (2.14). This function returns the whole
+ * text or none. For rooms that use jansson; base itself does not.
  */
 #ifndef SLUICE_BASE_JSON_DUMP_H
 #define SLUICE_BASE_JSON_DUMP_H
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* To be freed; NULL: out of memory, or nothing that JSON can say. */
+/* To be freed; NULL: out of memory, or not representable in JSON. */
 static inline char *sl_json_dump(const json_t *json, size_t flags)
 {
     size_t size = json_dumpb(json, NULL, 0, flags);

@@ -19,7 +19,7 @@ static inline const char *sl_jget_text(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* A whole number from 0 to max, at most UINT32_MAX; `missing` where it is not there. */
+/* A whole number from 0 to max, at most UINT32_MAX; `missing` where the key is absent. */
 static inline int sl_jget_number(const json_t *object, const char *key, json_int_t missing,
                                  json_int_t max, uint32_t *ret, struct sl_err *err)
 {
@@ -31,8 +31,7 @@ static inline int sl_jget_number(const json_t *object, const char *key, json_int
     return 0;
 }
 
-/* A quantity of the API server's, which may be a JSON number too, times 10^decimals. -EINVAL: it is none, or it is
- * beyond INT64_MAX. */
+/* A quantity of the API server (or a JSON number), times 10^decimals. -EINVAL: no quantity, or beyond INT64_MAX. */
 static inline int sl_jget_quantity(const json_t *value, int decimals, uint64_t *ret)
 {
     const char *text = json_string_value(value);
@@ -44,7 +43,7 @@ static inline int sl_jget_quantity(const json_t *value, int decimals, uint64_t *
     return text && sl_quantity_parse(text, decimals, ret) == 0 ? 0 : -EINVAL;
 }
 
-/* metadata.annotations[key] of an object of the API server's; NULL: it is not there. */
+/* metadata.annotations[key] of an object of the API server; NULL: absent. */
 static inline const char *sl_jget_note(const json_t *object, const char *key)
 {
     const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");

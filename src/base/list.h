@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of things that carry their own `next`. */
+/* Lists of structs that have their own `next`. */
 #ifndef SLUICE_BASE_LIST_H
 #define SLUICE_BASE_LIST_H
 
-/* Takes an item out of the list that begins at *head. It is in there. */
+/* Removes an item from the list that begins at *head. The item must be in the list. */
 #define sl_list_drop(head, item)                                                                   \
     do {                                                                                           \
         __typeof__(head) at_ = (head);                                                             \

@@ -16,7 +16,7 @@
 static const char *const names[] = {"off", "error", "warn", "info", "debug"};
 static _Atomic int log_level = SL_LOG_OFF;
 static _Atomic int log_fd = -1;
-/* Where log_fd led when it was opened; written before log_fd. */
+/* The file of log_fd when it was opened; written before log_fd. */
 static struct {
     bool known;
     dev_t device;
@@ -43,7 +43,7 @@ void sl_log_open_file(enum sl_log_level level, int fd, const char *path)
     if (file.known) {
         file.device = st.st_dev;
         file.inode = st.st_ino;
-        /* By its full name: the program may go to another directory. Not everything has one. */
+        /* By its full name: the program may change its directory. Not every file has a name. */
         if (!realpath(path, file.path))
             file.path[0] = '\0';
     }

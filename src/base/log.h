@@ -12,8 +12,8 @@ enum sl_log_level { SL_LOG_OFF, SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_D
 
 /* fd is borrowed; -1 silences. */
 void sl_log_open(enum sl_log_level level, int fd);
-/* For a log in someone else's process, which may close fd and use its number for a file of its own:
- * then what follows goes to the file called `path`, opened for each line. */
+/* For a log in another program's process: that program may close fd and reuse its number for its own file. Then later
+ * lines go to the file called `path`, opened for each line. */
 void sl_log_open_file(enum sl_log_level level, int fd, const char *path);
 enum sl_log_level sl_log_level_parse(const char *text, enum sl_log_level fallback);
 void sl_log(enum sl_log_level level, const char *fmt, ...) SL_PRINTF(2, 3);

@@ -15,8 +15,8 @@ enum { BATCH = 64 };
 
 struct sl_loop {
     int epoll_fd;
-    struct sl_source alarm;   /* a timerfd: wakes whoever waits on epoll_fd */
-    uint64_t alarm_at_ns;     /* what it is set to; UINT64_MAX = not set */
+    struct sl_source alarm;   /* a timerfd: wakes a thread that waits on epoll_fd */
+    uint64_t alarm_at_ns;     /* its present time; UINT64_MAX = not set */
     uint64_t (*now_ns)(void); /* NULL: the real clock */
     struct sl_timer *first, *last;
 };
@@ -144,7 +144,7 @@ void sl_loop_unwatch(struct sl_loop *loop, struct sl_source *source)
 void sl_timer_set(struct sl_loop *loop, struct sl_timer *timer, uint64_t at_ns)
 {
     sl_timer_stop(loop, timer);
-    /* From the end: deadlines are mostly set in the order in which they fall due. */
+    /* From the end: most deadlines are set in the order in which they expire. */
     struct sl_timer *before = loop->last;
     while (before && before->at_ns > at_ns)
         before = before->prev;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits for descriptors and timers, in one thread. All of it is behind one descriptor that becomes
- * readable when there is something to do, so that it runs by itself (sl_loop_step in a loop) or
- * inside any other event loop (watch sl_loop_fd, then step with timeout 0).
+ * Waits for descriptors and timers, in one thread. One descriptor becomes readable when there is something to do. So
+ * the loop runs by itself (call sl_loop_step again and again) or inside any other event loop (watch sl_loop_fd, then
+ * step with timeout 0).
  */
 #ifndef SLUICE_BASE_LOOP_H
 #define SLUICE_BASE_LOOP_H
@@ -29,21 +29,21 @@ struct sl_timer {
     bool set;
 };
 
-/* now_ns NULL: the monotonic clock. With another one (tests) time passes only in its steps: the
- * loop's descriptor does not wake up for timers. */
+/* now_ns NULL: the monotonic clock. With another clock (tests) time passes only in its steps: the loop's descriptor
+ * does not wake up for timers. */
 int sl_loop_create(uint64_t (*now_ns)(void), struct sl_loop **ret,
                    struct sl_err *err) SL_MUST_CHECK;
-/* Every source and timer must have gone before. NULL is fine. */
+/* Remove every source and timer before. NULL is fine. */
 void sl_loop_destroy(struct sl_loop *loop);
 
 int sl_loop_fd(const struct sl_loop *loop);
 uint64_t sl_loop_now(const struct sl_loop *loop);
 
-/* Waits up to timeout_ms (-1: for ever) for something to happen, then runs what is ready: a bounded
- * batch, so that no source can keep the others waiting. Not from inside a callback. */
+/* Waits up to timeout_ms (-1: for ever) for an event, then runs ready sources: a limited batch, so that no source can
+ * keep the others waiting. Not from inside a callback. */
 int sl_loop_step(struct sl_loop *loop, int timeout_ms, struct sl_err *err) SL_MUST_CHECK;
 
-/* Starts watching, or changes what is watched. events 0 stops. */
+/* Starts watching, or changes the watched events. events 0 stops. */
 int sl_loop_watch(struct sl_loop *loop, struct sl_source *source, uint32_t events,
                   struct sl_err *err) SL_MUST_CHECK;
 void sl_loop_unwatch(struct sl_loop *loop, struct sl_source *source);

@@ -13,7 +13,7 @@
 
 typedef unsigned __int128 wide;
 
-/* Digits behind the point that count. With them a number of 64 bits still fits `wide`. */
+/* Digits behind the point that count. With so many, a number of 64 bits still fits `wide`. */
 #define DECIMALS_MAX 18
 
 static const struct {
@@ -25,7 +25,7 @@ static const struct {
     {"Gi", 3, 0}, {"Ti", 4, 0}, {"Pi", 5, 0}, {"Ei", 6, 0},
 };
 
-/* Digits with at most one point. The number is *ret / 10^*ret_after. Returns what follows; NULL: no digit, or a
+/* Digits with at most one point. The number is *ret / 10^*ret_after. Returns the text after it; NULL: no digit, or a
  * whole part of more than 64 bits. */
 static const char *digits(const char *s, wide *ret, int *ret_after)
 {
@@ -50,7 +50,7 @@ static const char *digits(const char *s, wide *ret, int *ret_after)
     return any ? s : NULL;
 }
 
-/* v × 1024^binary × 10^exponent, rounded down. False: it does not fit. */
+/* v × 1024^binary × 10^exponent, rounded down. False: the result does not fit. */
 static bool scale(wide v, int binary, int exponent, wide *ret)
 {
     for (; binary > 0; binary--)

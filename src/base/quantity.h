@@ -18,13 +18,13 @@ int sl_quantity_parse(const char *text, int decimals, uint64_t *ret) SL_MUST_CHE
 int sl_quantity_read(const char *text, int decimals, uint64_t *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 
-/* Decimal digits: no sign, no blanks. Returns what follows them; NULL: there is none, or the number is above `max`. */
+/* Decimal digits: no sign, no blanks. Returns the text after them; NULL: no digit, or the number is above `max`. */
 const char *sl_number_read(const char *text, uint64_t max, uint64_t *ret);
 
 /*
- * A number as people write it, without what only machines write: it begins with a digit, a digit stands behind the
- * point, and there is no sign and no exponent. Gives billionths, rounded down, and returns what follows the number.
- * NULL: there is no such number, or its whole part does not fit 64 bits.
+ * A number as people write it: it begins with a digit, a digit follows the point, and there is no sign and no exponent.
+ * Gives billionths, rounded down, and returns the text after the number. NULL: there is no such number, or its whole
+ * part does not fit 64 bits.
  */
 const char *sl_decimal_read(const char *text, unsigned __int128 *ret_billionths);
 

@@ -14,7 +14,7 @@ typedef unsigned __int128 wide;
 
 #define BILLION 1000000000u
 
-/* What people write: no exponents, nothing below a byte. */
+/* The units that people write: no exponents, nothing below a byte. */
 static bool memory_unit(const char *text)
 {
     static const char *const units[] = {"", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"};
@@ -34,7 +34,7 @@ static int memory_error(struct sl_err *err, const char *text)
     return sl_err_set(err, -EINVAL, SL_E_MEMORY_BAD, text);
 }
 
-/* `10gi` can mean nothing but `10Gi`. (`10m` can: a thousandth in Kubernetes.) */
+/* `10gi` can only mean `10Gi`. (`10m` is ambiguous: a thousandth in Kubernetes.) */
 static const char *binary_unit(const char *text, const char *rest, char buf[64])
 {
     static const char letters[] = "KMGTP";

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* How many bytes a character has that begins with c; 0: none begins so. */
+/* The length of a character that begins with c; 0: no character begins with c. */
 static size_t promised(unsigned char c)
 {
     if (c < 0x80)
@@ -20,7 +20,7 @@ size_t sl_utf8_length(const char *s)
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) /* also at the end of the string */
             return 0;
-    /* Longer than it need be, half of a UTF-16 pair, beyond the last character. */
+    /* Overlong, half of a UTF-16 pair, or beyond the last character. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;

@@ -21,7 +21,7 @@ enum { WORD_MAX = 40 };
 unsigned sl_word_distance(const char *written, const char *known)
 {
     char a[WORD_MAX + 1], b[WORD_MAX + 1];
-    unsigned row[3][WORD_MAX + 1]; /* the line before the last, the last, this one */
+    unsigned row[3][WORD_MAX + 1]; /* the row before the last, the last row, this row */
     size_t na = plain(written, a, sizeof(a)), nb = plain(known, b, sizeof(b));
     if (strlen(written) > WORD_MAX)
         return SL_WORD_FAR;

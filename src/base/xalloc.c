@@ -7,7 +7,7 @@
 
 _Noreturn void sl_out_of_memory(void)
 {
-    /* No stdio and no log: both may want memory. */
+    /* No stdio and no log: both may need memory. */
     static const char line[] = "out of memory: this process ends; give it or the machine more\n";
     ssize_t written = write(STDERR_FILENO, line, sizeof(line) - 1);
     (void)written;
@@ -68,7 +68,7 @@ char *sl_xasprintf(const char *fmt, ...)
     return text;
 }
 
-/* glibc's own open_memstream() drops what it has no memory for, and neither ferror() nor fclose() tells. */
+/* glibc's own open_memstream() drops text when there is no memory, and neither ferror() nor fclose() tells. */
 struct memstream {
     char **text;
     size_t *size, capacity;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for programs of our own. A daemon that has none left cannot go on in any useful way: it says so in one line and
- * aborts, and whoever started it starts it again. So none of these return NULL, and callers need no path for it.
+ * Memory for programs of our own. A daemon without memory cannot go on in any useful way: it prints one line and
+ * aborts, and its supervisor starts it again. So none of these functions returns NULL, and callers need no path for
+ * that.
  *
- * Not for libsluice, which lives in someone else's process, and not for sizes that a peer chooses.
+ * Not for libsluice, which lives in another program's process, and not for sizes that a peer chooses.
  */
 #ifndef SLUICE_BASE_XALLOC_H
 #define SLUICE_BASE_XALLOC_H
@@ -31,7 +32,7 @@ char *sl_xstrndup(const char *text, size_t max) SL_MUST_CHECK;
 char *sl_xasprintf(const char *fmt, ...) SL_PRINTF(1, 2) SL_RETURNS_MEMORY;
 char *sl_xvasprintf(const char *fmt, va_list ap) SL_PRINTF(1, 0) SL_RETURNS_MEMORY;
 
-/* A stream whose text is *ret_text, *ret_size bytes long, once sl_xmemstream_close() has returned. */
+/* A stream. Its text is in *ret_text, *ret_size bytes long, after sl_xmemstream_close(). */
 FILE *sl_xmemstream(char **ret_text, size_t *ret_size) SL_RETURNS_MEMORY;
 void sl_xmemstream_close(FILE *stream);
 
