@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the C library we build with has under a newer symbol version than glibc 2.31, defined here,
- * hidden, so that libsluice also loads there. Threads and dlopen, which moved between libraries, are
- * looked up at run time instead (elfsym.h).
+ * Functions that our C library has under a newer symbol version than glibc 2.31. They are defined here, hidden, so that
+ * libsluice also loads with 2.31. Threads and dlopen, which moved between libraries, are looked up at run time instead
+ * (elfsym.h).
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -25,7 +25,7 @@ struct sl_devices {
     bool fail_on_init_error;
     uint64_t poll_ns, stall_ns, retry_ns, stop_wait_ns;
 
-    struct sl_timer poll; /* the next read, or the next try to open */
+    struct sl_timer poll; /* the next read, or the next attempt to open */
     uint64_t backoff_ns;  /* of the last failed attempt; 0: none */
     bool open;            /* NVML is open */
     bool asking;          /* an open or a read is under way */
@@ -280,7 +280,7 @@ static void take_events(struct sl_devices *d)
 {
     struct sl_gpu_event events[EVENTS_KEPT];
     struct sl_err err = SL_ERR_INIT;
-    /* Before the first read there is no name to give: they wait. */
+    /* Before the first read no UUID is known: the XIDs wait. */
     if (!d->inv)
         return;
     (void)pthread_mutex_lock(&d->core->lock);
@@ -292,7 +292,7 @@ static void take_events(struct sl_devices *d)
     d->core->event_err_new = false;
     (void)pthread_mutex_unlock(&d->core->lock);
     if (err.code)
-        d->again = true; /* the driver's way to say that a card is gone */
+        d->again = true; /* the driver reports a lost card in this way */
     if (err.code && d->ops.trouble) {
         (void)sl_err_wrap(&err, "XIDs cannot be read, so health is known by polling only");
         d->ops.trouble(d->data, &err);
@@ -328,7 +328,7 @@ static void doorbell_ready(struct sl_source *source, uint32_t epoll_events)
         ask(d);
 }
 
-/* ---- what callers use ---- */
+/* ---- for callers ---- */
 
 int sl_devices_create(struct sl_loop *loop, const struct sl_devices_options *options,
                       const struct sl_devices_ops *ops, void *data, struct sl_devices **ret,
@@ -373,7 +373,7 @@ void sl_devices_destroy(struct sl_devices *d)
         refuse_queued(d, -ECANCELED, "the agent is ending");
         (void)sl_core_stop(d->core, d->stop_wait_ns);
         struct task *task;
-        for (;;) { /* what was done and not told yet */
+        for (;;) { /* answers that were not reported yet */
             (void)pthread_mutex_lock(&d->core->lock);
             task = sl_task_pop(&d->core->finished);
             (void)pthread_mutex_unlock(&d->core->lock);
