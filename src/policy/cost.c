@@ -73,7 +73,7 @@ static void clear_way(struct sl_cost_set *set, unsigned w)
     store(&set->ways[w].heat, 1);
 }
 
-/* An unused way, or the coldest; all of a full set cool down, so that what was hot once yields. */
+/* An unused way, or the coldest; all ways of a full set cool down, so that an old hot way yields. */
 static unsigned victim(struct sl_cost_set *set)
 {
     unsigned coldest = 0;
@@ -88,7 +88,7 @@ static unsigned victim(struct sl_cost_set *set)
     return coldest;
 }
 
-/* -1: another thread was faster; this launch does without an entry. */
+/* -1: another thread was faster; this launch has no entry. */
 static int insert(struct sl_cost_set *set, uint64_t key)
 {
     unsigned w = victim(set);
@@ -126,8 +126,8 @@ struct sl_cost_guess sl_cost_launch(struct sl_cost *cost, uint64_t key)
         store(&set->ways[w].countdown, countdown - 1);
         return g;
     }
-    /* The next one is further off even before the outcome of this one is known: a queue of a
-     * thousand launches must not become a thousand samples. */
+    /* The next sample is further away even before the result of this one is known: a queue of a thousand launches must
+     * not become a thousand samples. */
     uint8_t step = load(&set->ways[w].step);
     /* Not at an even pace: launches of one key may differ, and come in a fixed order. */
     uint32_t pace = 1U << step, early = pace >= 8 ? (uint32_t)(mix(key + heat) % (pace / 4)) : 0;
@@ -207,8 +207,8 @@ static bool same_size(uint64_t a, uint64_t b)
 }
 
 /*
- * A sample more than a factor of two off is set aside: somebody else's slice, a throttled clock,
- * a first launch that loaded code. A second one of the same size in a row is the new truth.
+ * A sample more than a factor of two off is set aside: another process's slice, a throttled clock, a first launch that
+ * loaded code. A second such sample of the same size in a row becomes the new estimate.
  */
 static void learn_odd(struct sl_cost_set *set, int w, uint64_t ns)
 {
@@ -225,7 +225,7 @@ static void learn_odd(struct sl_cost_set *set, int w, uint64_t ns)
     sample_soon(set, w, step > 3 ? (uint8_t)(step - 3) : 0);
 }
 
-/* The way of a key that was measured, made if need be; -1: the measurement is broken, or another thread was faster. */
+/* The way of a measured key, made if missing; -1: the measurement is broken, or another thread was faster. */
 static int measured_way(struct sl_cost *cost, uint64_t key, uint64_t *ns)
 {
     if (*ns > MOST_NS)
@@ -237,7 +237,7 @@ static int measured_way(struct sl_cost *cost, uint64_t key, uint64_t *ns)
     return w < 0 ? insert(set, key) : w;
 }
 
-/* A mean at first; then it moves, by one part in so many. */
+/* A mean at first; then a moving mean, by one part in so many. */
 static void move_estimate(struct sl_cost_set *set, int w, uint64_t ns, uint8_t most)
 {
     uint64_t estimate = load(&set->ways[w].estimate_ns);
@@ -271,7 +271,7 @@ void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns
     int w = measured_way(cost, key, &measured_ns);
     if (w < 0)
         return;
-    /* One of the first samples may have been disturbed: a mean would carry that along for long. */
+    /* One of the first samples may have been disturbed: a mean would keep that error for long. */
     if (load(&set->ways[w].samples) <= SURE_SAMPLES &&
         measured_ns < load(&set->ways[w].estimate_ns) / 2)
         store(&set->ways[w].samples, 0);

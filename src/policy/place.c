@@ -74,7 +74,7 @@ static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *e
     return 0;
 }
 
-/* Past the table's end everything is of the last type: prices get coarser, nothing breaks. */
+/* Past the table's end all nodes are of the last type: prices get coarser, nothing breaks. */
 static uint8_t node_type(struct sl_placer *p, const struct sl_place_node *spec, uint32_t at)
 {
     for (unsigned t = 0; t < p->type_count; t++) {
@@ -135,7 +135,7 @@ static void mark_everything(struct sl_placer *p)
         memset(p->kinds[i].dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
 }
 
-/* What the scan reads of a node, by its position. */
+/* Copies the figures of a node that the scan reads, by its position. */
 static void show_node(struct sl_placer *p, uint32_t node)
 {
     uint32_t at = p->position[node];
@@ -174,7 +174,7 @@ static void grow(struct sl_placer *p, uint32_t room)
     mark_everything(p);
 }
 
-/* What the node adds to its type's supply; called before and after every change. */
+/* The node's part of its type's supply; called before and after every change. */
 static void supply(struct sl_placer *p, struct place_node *n, int sign)
 {
     if (!p->demand || p->config.policy != SL_PLACE_SLUICE || !n->open)
@@ -416,7 +416,7 @@ int sl_place_commit(struct sl_placer *p, const struct sl_place_request *r,
     return 0;
 }
 
-/* The books cannot name pods, but they know what can never have been taken. */
+/* The books cannot name pods, but they show which capacity can never have been taken. */
 static bool release_possible(const struct place_node *n, const struct sl_place_request *r,
                              const struct sl_place_decision *d)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement: which node, and which GPUs on it, take a request. Pure: no I/O, no clock, no globals;
- * the simulator and the scheduler extender run the same code.
+ * Placement: chooses a node, and GPUs on it, for a request. Pure: no I/O, no clock, no globals; the simulator and the
+ * scheduler extender run the same code.
  *
- * The engine keeps a score for every (node, kind of request) and rescores only the nodes that
- * changed since that kind was last decided, so one decision costs a scan and a few rescored nodes.
- * Equal scores go to the node that comes first in a fixed order: ties broken afresh each time
- * spread pods over half-empty nodes and undo what the score achieves.
+ * The engine keeps a score for every (node, kind of request) and rescores only the nodes that changed since that kind
+ * was last decided, so one decision costs a scan and a few rescored nodes. Equal scores go to the node that comes first
+ * in a fixed order: a new random choice each time would spread pods over half-empty nodes and undo the effect of the
+ * score.
  *
  * Not thread-safe: one owner at a time.
  */
@@ -49,11 +49,11 @@ enum sl_place_mig {
     SL_PLACE_MIG_PROFILES
 };
 
-/* What a multi-GPU request would like; never a reason to refuse. */
+/* Preferences of a multi-GPU request; never a reason to refuse. */
 enum { SL_PLACE_PREFER_NUMA = 1u << 0, SL_PLACE_PREFER_LINK = 1u << 1 };
 
 struct sl_place_gpu {
-    uint32_t memory_mib; /* 0: not known, memory requests by size do not fit */
+    uint32_t memory_mib; /* 0: not known; requests for memory in MiB do not fit */
     uint8_t numa;
     uint8_t link_group; /* GPUs of one NVLink island share a number */
     bool mig;           /* may be cut into MIG instances */
@@ -69,8 +69,8 @@ struct sl_place_node {
 };
 
 /*
- * What a pod asks for. With gpu_count > 0 one of these describes each GPU's share:
- * cores and/or memory (a fraction), whole, or a MIG profile.
+ * The request of a pod. With gpu_count > 0 the fields describe the share of each GPU: cores and/or memory (a fraction),
+ * whole, or a MIG profile.
  */
 struct sl_place_request {
     uint32_t cpu_milli;
@@ -84,7 +84,7 @@ struct sl_place_request {
     uint8_t prefer;
 };
 
-/* Where it went. Given back unchanged to sl_place_release. */
+/* The chosen place. Pass it unchanged to sl_place_release. */
 struct sl_place_decision {
     uint32_t node;
     uint16_t gpus;     /* bit per GPU */
@@ -99,22 +99,22 @@ struct sl_place_demand {
 
 /* Constants of the `sluice` policy; sl_place_config_init gives the shipped values. */
 struct sl_place_tuning {
-    double band;        /* milli-GPU: scores this close are equal, the order decides */
+    double band;        /* milli-GPU: scores this close count as equal, the order decides */
     double size_power;  /* weight of a class = how often * size ^ this */
-    double load;        /* demand the prices are set for, as a share of capacity */
+    double load;        /* demand for which the prices are set, as a share of capacity */
     double price_gpu;   /* how much the GPU price counts */
     double price_cpu;   /* how much the CPU price counts */
     double capacity;    /* 0: published measure, 1: capacity-aware, between: mixed */
-    double slot;        /* how much breaking up a place for a multi-GPU pod counts */
+    double slot;        /* weight of breaking up a place for a multi-GPU pod */
     double slot_margin; /* standard deviations of multi-GPU arrivals to keep places for */
-    double slot_from;   /* such places are scarce from this share of them wanted on */
+    double slot_from;   /* such places are scarce once this share of them is wanted */
 };
 
 struct sl_place_config {
     enum sl_place_policy policy;
     uint64_t seed; /* fixes the order of nodes and every draw of `random` */
     struct sl_place_tuning tuning;
-    uint32_t learn_every; /* decisions between two looks at what arrives; 0: never learn */
+    uint32_t learn_every; /* decisions between two updates of the learnt demand; 0: never learn */
 };
 
 struct sl_place_totals {
@@ -143,15 +143,15 @@ void sl_place_destroy(struct sl_placer *p);
 int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uint32_t *ret_node,
                       struct sl_err *err) SL_MUST_CHECK;
 
-/* A closed node takes nothing new; what runs there stays accounted. */
+/* A closed node takes no new request; running pods stay in the books. */
 void sl_place_open_node(struct sl_placer *p, uint32_t node, bool open);
 
-/* A blocked GPU (unhealthy, or holding what the books could not take) likewise. */
+/* The same for a GPU (unhealthy, or with a pod that does not fit into the books). */
 void sl_place_block_gpu(struct sl_placer *p, uint32_t node, unsigned gpu, bool blocked);
 
 /*
- * Tells fgd and sluice what is going to arrive. Without it they learn from what they are asked
- * (learn_every); with neither, they fall back to best-fit.
+ * Tells fgd and sluice the expected demand. Without it they learn from requests (learn_every); with neither, they fall
+ * back to best-fit.
  */
 int sl_place_set_demand(struct sl_placer *p, const struct sl_place_demand *demand, size_t count,
                         struct sl_err *err) SL_MUST_CHECK;
@@ -167,15 +167,16 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *request,
                     const uint64_t *allow, struct sl_place_decision *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 
-/* Takes the capacity. -ENOSPC, and nothing is taken, when it is not free, or no longer. */
+/* Takes the capacity. -ENOSPC, and nothing is taken, when the capacity is not free (any more). */
 int sl_place_commit(struct sl_placer *p, const struct sl_place_request *request,
                     const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 
-/* Gives it back. -EINVAL when it was never taken. */
+/* Gives the capacity back. -EINVAL when it was never taken. */
 int sl_place_release(struct sl_placer *p, const struct sl_place_request *request,
                      const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 
-/* The policy's score of every node, higher is better: ret has room for all, INT32_MIN where the request does not fit. */
+/* The policy's score of every node, higher is better: ret has room for all nodes, INT32_MIN where the request does not
+ * fit. */
 int sl_place_scores(struct sl_placer *p, const struct sl_place_request *request, int32_t *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision: cached scores by kind of request, brought up to date, then one scan. */
+/* The decision: updates the cached scores of the kind of request, then scans once. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "policy/errors.h"
 #include "policy/place_internal.h"
 
-/* A kind is everything a score depends on: host memory only filters, so it is left out. */
+/* A kind is everything that a score depends on: host memory only filters, so it is left out. */
 static struct sl_place_request kind_key(const struct sl_place_request *r)
 {
     struct sl_place_request key;
@@ -49,7 +49,7 @@ static struct place_kind *kind_lookup(struct sl_placer *p, const struct sl_place
     return NULL;
 }
 
-/* Reuses the kind unused for longest. Open addressing cannot delete, so the table is refilled. */
+/* Reuses the kind that was unused for longest. Open addressing cannot delete, so the table is refilled. */
 static struct place_kind *kind_evict(struct sl_placer *p)
 {
     uint32_t oldest = 0;
@@ -216,7 +216,7 @@ static uint32_t choose(struct sl_placer *p, const int32_t *scores, uint32_t memo
     return first_at_least(p, scores, memory, allow, low, 0);
 }
 
-/* Any GPU that fits, each as likely as the next. */
+/* Any GPU that fits, all with the same probability. */
 static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
                             const struct sl_place_request *r)
 {
@@ -236,7 +236,7 @@ static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
     return gpus;
 }
 
-/* What has been asked for so far becomes what is expected. */
+/* The requests so far become the expected demand. */
 static void learn(struct sl_placer *p)
 {
     struct sl_place_demand *items = sl_xcalloc(p->kinds_used, sizeof(*items));
@@ -261,7 +261,7 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const
     k->seen++;
     k->stamp = ++p->decisions;
     uint32_t every = p->config.learn_every;
-    /* Early on each doubling teaches something new; later a steady beat is enough. */
+    /* Early on each doubling teaches something new; later a fixed interval is enough. */
     if (every && (p->decisions % every == 0 ||
                   (p->decisions < every && (p->decisions & (p->decisions - 1)) == 0)))
         learn(p);

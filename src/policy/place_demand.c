@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns "what is going to arrive" into the tables the fragmentation measures read. */
+/* Turns the expected demand into the tables that the fragmentation measures read. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static int by_class(const void *a, const void *b)
     return order ? order : x->at < y->at ? -1 : 1;
 }
 
-/* Host memory and preferences do not make a class: merges what differs only in them. */
+/* Host memory and preferences do not make a class: merges classes that differ only in them. */
 static size_t merge(struct place_class *items, size_t count)
 {
     size_t kept = 0;

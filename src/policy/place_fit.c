@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does it fit, which GPUs, and what a GPU has left afterwards. */
+/* Does a request fit, on which GPUs, and what does a GPU have left afterwards? */
 
 #include "policy/place_internal.h"
 
-/* Memory slices (of 8) an instance takes, and where it may start: the hardware's own table. */
+/* Memory slices (of 8) of an instance, and its possible starts: the hardware's own table. */
 const uint8_t sl_place_mig_slices[SL_PLACE_MIG_PROFILES] = {0, 1, 2, 2, 4, 4, 8};
 static const uint8_t mig_compute[SL_PLACE_MIG_PROFILES] = {0, 1, 1, 2, 3, 4, 7};
 static const uint8_t mig_starts[SL_PLACE_MIG_PROFILES] = {
@@ -25,8 +25,8 @@ static unsigned mig_places(uint8_t used, uint8_t profile)
 }
 
 /*
- * The start that keeps the most places for every other profile, weighted by their size: a 1g put
- * in the middle of a card costs a 3g and a 4g that one at the edge does not. -1: no room.
+ * The start that keeps the most places for every other profile, weighted by their size: a 1g in the middle of a card
+ * costs a 3g and a 4g, a 1g at the edge does not. -1: no room.
  */
 int sl_place_mig_start(uint8_t used, uint8_t profile)
 {
@@ -75,8 +75,8 @@ static uint16_t memory_permille(const struct place_gpu *g, const struct sl_place
                       g->mem_total_mib);
 }
 
-/* Where the card's size is known its MiB are the book, and permille only what the measures see of it:
- * rounding every small share up to a permille would lose a card's worth on a node of eight. */
+/* Where the card's size is known, the books count MiB, and permille are only for the measures: rounding every small
+ * share up to a permille would lose a card's worth on a node of eight. */
 static void memory_move(struct place_gpu *g, const struct sl_place_request *r, int sign)
 {
     g->mem_free_mib += (uint32_t)sign * memory_mib(g, r);
@@ -167,7 +167,7 @@ bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request
            (g->mem_total_mib || g->mem_free_permille + memory_permille(g, r) <= 1000);
 }
 
-/* GPUs near those already chosen are worth more than a tighter fit: 2000 beats any r. */
+/* A GPU near the chosen ones is worth more than a tighter fit: 2000 beats any r. */
 static int nearness(const struct place_node *n, uint16_t chosen, unsigned gpu, unsigned prefer)
 {
     int near = 0;

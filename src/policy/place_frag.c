@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fragmentation: how much of a node's free GPU the expected demand cannot use.
+ * Fragmentation: the part of a node's free GPU that the expected demand cannot use.
  *
- * published: a GPU's rest is lost to a class when one task of it does not fit there, and all of the
- * node is lost when the node cannot take one at all.
- * capacity-aware: fill the node with tasks of the class, CPU counted; what is left over is lost.
+ * published: a GPU's rest is lost to a class when one task of the class does not fit there, and all of the node is lost
+ * when the node cannot take one at all.
+ * capacity-aware: fill the node with tasks of the class, CPU counted; the rest is lost.
  */
 #include "policy/place_internal.h"
 

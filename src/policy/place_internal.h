@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the placement files share. See place.h for the contract. */
+/* Shared by the placement files. See place.h for the contract. */
 #ifndef SLUICE_POLICY_PLACE_INTERNAL_H
 #define SLUICE_POLICY_PLACE_INTERNAL_H
 
@@ -19,7 +19,7 @@ struct place_gpu {
     uint16_t cores_free;
     uint16_t mem_free_permille; /* kept apart: requests by percentage must add up exactly */
     uint16_t tenants;
-    uint16_t free; /* what the measures call r: milli-GPU still usable in both dimensions */
+    uint16_t free; /* r of the measures: milli-GPU still usable in both dimensions */
     uint8_t mig_used;
     uint8_t numa;
     uint8_t link_group;
@@ -27,12 +27,12 @@ struct place_gpu {
     bool blocked; /* takes nothing new */
 };
 
-/* What the fragmentation measures need to know about a node's GPUs, for each shape. */
+/* The figures of a node's GPUs that the fragmentation measures need, for each shape. */
 struct place_view {
     uint32_t free;                    /* sum of r */
-    uint8_t fits[PLACE_MAX_SHAPES];   /* GPUs that take one */
-    uint16_t tasks[PLACE_MAX_SHAPES]; /* how many they take together */
-    uint16_t unfit[PLACE_MAX_SHAPES]; /* sum of r over GPUs that take none */
+    uint8_t fits[PLACE_MAX_SHAPES];   /* GPUs on which one fits */
+    uint16_t tasks[PLACE_MAX_SHAPES]; /* how many fit on all GPUs together */
+    uint16_t unfit[PLACE_MAX_SHAPES]; /* sum of r over GPUs on which none fits */
 };
 
 struct place_node {
@@ -43,8 +43,8 @@ struct place_node {
     uint8_t model, gpu_count;
     uint8_t type; /* nodes alike in model, GPUs and CPU */
     bool open;
-    uint8_t unused;                        /* GPUs nobody uses */
-    uint8_t ready;                         /* of these, with CPU enough for a multi-GPU pod */
+    uint8_t unused;                        /* GPUs without a pod */
+    uint8_t ready;                         /* of these, with enough CPU for a multi-GPU pod */
     double usable;                         /* milli-GPU that demand for this model can use */
     uint16_t holds[SL_PLACE_MAX_GPUS + 1]; /* pods by type: 0 shared, k whole GPUs */
     struct place_gpu gpus[SL_PLACE_MAX_GPUS];
@@ -80,7 +80,7 @@ struct place_classes {
     uint8_t num[PLACE_MAX_CLASSES];
 };
 
-/* Demand as the prices see it: where it can go, and how much of what it wants. */
+/* Demand for the prices: the types of node it can use, and its amounts. */
 struct place_buyer {
     uint32_t types; /* bit per type of node */
     int ratio;      /* CPU a GPU, as a power */
@@ -96,7 +96,7 @@ struct place_demand {
     uint32_t shape_count;
     double total_weight;
     struct place_shape shapes[PLACE_MAX_SHAPES];
-    struct place_classes *models[SL_PLACE_MAX_MODELS]; /* only models some node has */
+    struct place_classes *models[SL_PLACE_MAX_MODELS]; /* only models that some node has */
     double price_gpu[PLACE_MAX_TYPES];                 /* milli-GPU lost a milli-GPU used */
     double price_cpu[PLACE_MAX_TYPES];                 /* milli-GPU lost a milli-CPU used */
 };
@@ -109,7 +109,7 @@ struct place_kind {
     double milli;    /* milli-GPU one takes */
     int32_t *scores; /* by position */
     uint64_t *dirty; /* bit per position: score is stale */
-    uint8_t *opens;  /* by position: GPUs nobody uses yet that it would take */
+    uint8_t *opens;  /* by position: unused GPUs that it would take */
 };
 
 struct sl_placer {
@@ -129,16 +129,16 @@ struct sl_placer {
     double cpu_a_gpu;                       /* milli-CPU that come with a milli-GPU */
     uint32_t price_due;                     /* commits until the prices move */
     uint8_t *type;                          /* by position */
-    uint8_t *unused;                        /* by position: GPUs nobody uses */
+    uint8_t *unused;                        /* by position: GPUs without a pod */
     uint32_t *cpu_free;                     /* by position */
     int32_t *priced;                        /* by position: scratch of one decision */
-    uint64_t models;                        /* models some node has */
+    uint64_t models;                        /* models that some node has */
     uint64_t decisions;
     uint32_t kinds_used;
     struct place_kind kinds[PLACE_MAX_KINDS];
     uint32_t hash[PLACE_MAX_KINDS * 2]; /* kind number + 1 */
     struct place_demand *demand;
-    struct place_class *classes; /* what the demand was built from, to build it again */
+    struct place_class *classes; /* the classes of the demand, to build it again */
     size_t class_count;
     struct sl_place_totals totals;
 };
@@ -156,9 +156,9 @@ bool sl_place_is_whole(const struct sl_place_request *r);
 /* The request takes its share of the GPU, or gives it back. */
 void sl_place_gpu_move(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start,
                        bool take);
-/* Could this GPU be holding such a request: a false here proves a bad release. */
+/* Could this GPU hold such a request? False proves a wrong release. */
 bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start);
-/* The GPUs that leave the least behind (or the most, for spread). The node must fit. */
+/* The GPUs with the least left afterwards (or the most, for spread). The request must fit the node. */
 uint16_t sl_place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
                                 bool loosest);
 
@@ -179,10 +179,10 @@ double sl_place_frag_capacity(const struct place_demand *d, unsigned model,
                               const struct place_view *v, uint32_t cpu_free);
 
 /* place_demand.c */
-/* Merges what was told into classes; the caller frees them. */
+/* Merges the demand into classes; the caller frees them. */
 struct place_class *sl_place_demand_classes(const struct sl_place_demand *items, size_t count,
                                             size_t *ret_count) SL_MUST_CHECK;
-/* NULL: nothing is demanded. */
+/* NULL: there is no demand. */
 struct place_demand *sl_place_demand_build(const struct sl_placer *p,
                                            const struct place_class *items,
                                            size_t count) SL_MUST_CHECK;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prices: what the free capacity of a kind of node is worth to demand that can run nowhere else.
+ * Prices: the worth of a type of node's free capacity to demand that can run nowhere else.
  *
- * Take the demand that would just fill what is free now, and let it choose among the kinds of
- * node. Each kind has a price for its GPUs and one for its CPU; demand goes where it pays least, a
- * kind that would be over-full raises its price, one with room lowers it. At rest these are shadow
- * prices of the relaxed packing problem. Early on nothing is scarce and all prices are near zero;
- * when only as many T4 are left as T4-only pods will want, a T4 becomes dear for everybody else.
- * The prices follow the cluster: a few steps from the old ones each time enough has changed.
+ * Take the demand that would just fill the free capacity, and let it choose among the types of node. Each type has a
+ * price for its GPUs and one for its CPU; demand goes to the cheapest type, a type that would be over-full raises its
+ * price, a type with room lowers it. At rest these are shadow prices of the relaxed packing problem. Early on nothing
+ * is scarce and all prices are near zero; when only as many T4 are left as T4-only pods will want, a T4 becomes
+ * expensive for all other pods. The prices follow the cluster: a few steps from the old ones each time enough has
+ * changed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static uint32_t types_for(const struct sl_placer *p, const struct sl_place_reque
     return types;
 }
 
-/* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
+/* Classes that can use the same nodes and want CPU and GPU in the same proportion become one buyer. */
 void sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
                          struct place_demand *d)
 {
@@ -69,7 +69,7 @@ void sl_place_price_init(const struct sl_placer *p, const struct place_class *it
         d->slot_share[k] /= d->buyers_gpu;
 }
 
-/* How the buyer splits over the types: mostly to the cheapest, smoothly, by room where equal. */
+/* How the buyer splits over the types: mostly to the cheapest, smoothly; by room where prices are equal. */
 static void buyer_split(const struct sl_placer *p, const struct place_buyer *b, double *share)
 {
     const struct place_demand *d = p->demand;
@@ -132,9 +132,8 @@ unsigned sl_place_ready(const struct place_demand *d, unsigned unused, double cp
 }
 
 /*
- * What it costs, in milli-GPU, when a node's ready GPUs go from u to v: the places for k GPUs that
- * break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays only for
- * places larger than its own.
+ * The cost, in milli-GPU, when a node's ready GPUs go from u to v: the places for k GPUs that break up, as far as pods
+ * wanting k or more will need them. A pod of `count` GPUs pays only for places larger than its own.
  */
 void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret)
 {
@@ -145,7 +144,7 @@ void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_t
     for (unsigned k = count < 2 ? 2 : count + 1; k <= SL_PLACE_MAX_GPUS; k++) {
         double next = k < SL_PLACE_MAX_GPUS ? d->slot_share[k + 1] : 0;
         if (d->slot_share[k] <= next || !p->slots[k])
-            continue; /* nobody wants exactly k, or there is nothing to break */
+            continue; /* no pod wants exactly k, or there is nothing to break */
         /* Arrivals scatter about their mean: the fewer are expected, the larger the margin. */
         double wanted = d->slot_share[k] * room / (1000.0 * k);
         double need = wanted + p->config.tuning.slot_margin * sqrt(wanted);

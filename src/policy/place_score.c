@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One function a policy: how good is this node for this request, and with which GPUs. */
+/* One function for each policy: how good is this node for this request, and with which GPUs. */
 #include <math.h>
 
 #include "policy/place_internal.h"
@@ -113,8 +113,8 @@ static bool seen_before(const struct place_node *n, unsigned gpu)
 }
 
 /*
- * How much of a node is lost to the expected demand, in milli-GPU. The published policy has its own measure; ours mixes
- * it with the one that counts CPU. (What the resources are worth to demand that can run nowhere else, the prices, is
+ * The part of a node that is lost to the expected demand, in milli-GPU. The published policy has its own measure; ours
+ * mixes it with a measure that counts CPU. (The prices, the worth of resources to demand that can run nowhere else, are
  * added in the scan: place_decide.c.)
  */
 static double measure(const struct sl_placer *p, const struct place_node *n,
@@ -139,7 +139,7 @@ static int32_t value_of(const struct sl_placer *p, const struct place_node *n,
     return (int32_t)lrint(-lost * PLACE_SCALE);
 }
 
-/* Fragmentation gradient descent: the GPUs whose taking loses the least. */
+/* Fragmentation gradient descent: the GPUs that lose the least when taken. */
 static int32_t score_frag(const struct sl_placer *p, const struct place_node *n,
                           const struct sl_place_request *r, uint16_t *gpus)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole GPUs: every set is looked at where they are few; else greedy, then improved by exchanges. */
+/* Whole GPUs: tries every set where there are few; else greedy, then improved by exchanges. */
 #include "policy/prefer.h"
 
 #include <errno.h>
@@ -16,21 +16,21 @@ enum {
     LINK_WORTH = 1024,
     NUMA_WORTH = 1,
     EXACT_POOL = 16,       /* GPUs in all … */
-    EXACT_SETS = 20000,    /* … and sets of them, up to which every one is looked at */
+    EXACT_SETS = 20000,    /* … and sets of them, up to which every set is tried */
     SEEDS = 64,            /* greedy starts */
-    DEGREE_POOL = 1024,    /* beyond, what is left behind is not weighed */
-    PAIRS_BUDGET = 4000000 /* looks at a pair: some ten milliseconds */
+    DEGREE_POOL = 1024,    /* beyond it, the rest left behind is not weighed */
+    PAIRS_BUDGET = 4000000 /* examined pairs: some ten milliseconds */
 };
 
 /* The GPUs to choose from: pool[0 … fixed-1] are in every set. */
 struct choice {
     const struct sl_prefer_topology *topology;
     size_t *pool, count, fixed, size;
-    uint64_t *degree; /* worth of a GPU's ties to the whole pool: what taking it costs the rest */
+    uint64_t *degree; /* worth of a GPU's ties to the whole pool: lost to the rest when taken */
     uint64_t budget;
 };
 
-/* A set is better when worth more, then when it takes fewer ties away from what is left. */
+/* A set is better when it is worth more, then when it takes fewer ties from the rest. */
 struct worth {
     uint64_t score, degree;
 };
@@ -120,7 +120,7 @@ static void add(struct choice *c, struct growing *g, size_t member)
     g->set[g->count++] = member;
     g->in[member] = true;
     if (!spend(c, c->count))
-        return; /* the ties are no longer looked at either */
+        return; /* then the ties are not read any more either */
     for (size_t i = 0; i < c->count; i++)
         g->tie[i] += i == member ? 0 : pair(c->topology, c->pool[i], c->pool[member]);
 }
@@ -137,7 +137,7 @@ static void exchange(const struct choice *c, struct growing *g, size_t at, size_
     }
 }
 
-/* The pool member with the strongest ties to the set; the least needed elsewhere among equals. */
+/* The pool member with the strongest ties to the set; of equals, the one least needed elsewhere. */
 static size_t strongest(const struct choice *c, const struct growing *g)
 {
     size_t best = SIZE_MAX;
@@ -188,7 +188,7 @@ static void grow(struct choice *c, struct growing *g, size_t seed)
         add(c, g, seed);
     while (g->count < c->size && spend(c, c->count))
         add(c, g, strongest(c, g));
-    /* Out of budget: any will do. */
+    /* Out of budget: take any. */
     for (size_t i = c->fixed; g->count < c->size; i++)
         if (!g->in[i]) {
             g->in[i] = true;
@@ -220,7 +220,7 @@ static void choose_greedy(struct choice *c, size_t *best)
 
 /* --------------------------------------------------------------------------------------------- */
 
-/* The pool: `must`, then what is available and not in it. */
+/* The pool: `must`, then the other available GPUs. */
 static int fill_pool(struct choice *c, const size_t *available, size_t available_count,
                      const size_t *must, size_t must_count, struct sl_err *err)
 {

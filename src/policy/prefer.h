@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the free devices for a container. Whole GPUs: those with the best links between them,
- * leaving the rest well connected. Shares and MIG devices: spread over the GPUs, or packed on few.
- * Pure.
+ * Chooses free devices for a container. Whole GPUs: those with the best links between them, so that the rest stays well
+ * connected. Shares and MIG devices: spread over the GPUs, or packed on few. Pure.
  */
 #ifndef SLUICE_POLICY_PREFER_H
 #define SLUICE_POLICY_PREFER_H
@@ -21,38 +20,38 @@ struct sl_prefer_topology {
 };
 
 /*
- * `size` of the GPUs in `available`, with all of `must` among them, into ret (size entries, `must` first).
- * GPUs are indices, each at most once in a list; `must` that is not in `available` is taken as if it
- * were. Up to 8 GPUs the set is the best there is; beyond, a good one. -ERANGE: not so many, or fewer than `must`.
- * Time is bounded, whatever the numbers.
+ * Chooses `size` of the GPUs in `available`, with all of `must` among them, into ret (size entries, `must` first). GPUs
+ * are indices, each at most once in a list; a GPU of `must` that is not in `available` counts as available. Up to 8
+ * GPUs the set is the best one; beyond that, a good one. -ERANGE: too few available, or `size` below `must`. The time
+ * is limited for any numbers.
  */
 int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *available,
                     size_t available_count, const size_t *must, size_t must_count, size_t size,
                     size_t *ret, struct sl_err *err) SL_MUST_CHECK;
 
-/* One device that is shared out: a GPU or a MIG device with its replicas. */
+/* One shared device: a GPU or a MIG device with its replicas. */
 struct sl_prefer_unit {
     size_t gpu;    /* the card it is (part of): below gpu_count */
     unsigned used; /* replicas that are taken already */
     unsigned free; /* replicas to choose from, `must` included */
-    unsigned must; /* of these, ones that have to be taken */
+    unsigned must; /* of these, replicas that must be taken */
 };
 
 enum sl_prefer_share { SL_PREFER_DISTRIBUTED, SL_PREFER_PACKED };
 
 /*
- * How many replicas of each unit to take (ret, one entry a unit) so that they are `size` in all.
- * Distributed: the GPU, then the unit, least used in this call; then the least used at all. Never two of
- * one GPU while another has one free. Packed: the GPU most used, then the unit; equals: the one least used in this
- * call. Lower indices win ties. -ERANGE as above.
+ * Chooses how many replicas of each unit to take (ret, one entry a unit), `size` in all. Distributed: the GPU, then the
+ * unit, least used in this call; then the least used at all. Never two of one GPU while another GPU has a free one.
+ * Packed: the GPU most used, then the unit; of equals, the least used in this call. Lower indices win ties. -ERANGE as
+ * above.
  */
 int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
                      size_t gpu_count, size_t size, unsigned *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * The same where all have to be of one unit: the least used (packed: the most used) that has so many. false, and
- * ret as it was: none has.
+ * The same where all must be of one unit: the least used (packed: the most used) unit that has so many. false, and ret
+ * unchanged: no unit has.
  */
 bool sl_prefer_together(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
                         size_t size, unsigned *ret);

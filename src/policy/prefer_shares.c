@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares and MIG devices: one replica at a time, each time the best there is. */
+/* Shares and MIG devices: one replica at a time, each time the best one. */
 #include "policy/errors.h"
 #include "policy/prefer.h"
 
@@ -21,7 +21,7 @@ struct state {
     const struct card *cards;
 };
 
-/* What decides between units, the first number first; the least goes first. */
+/* The numbers that decide between units, the first number first; the least wins. */
 static void rank(const struct state *s, bool packed, size_t at, uint64_t ret[4])
 {
     const struct sl_prefer_unit *u = &s->units[at];

@@ -51,7 +51,7 @@ static uint64_t sum_of(const uint32_t *buckets, uint32_t count, uint64_t newest,
         if (b > newest || newest - b >= count)
             continue;
         uint64_t value = buckets[b % count];
-        if (k == count - 1) /* only the part of it that is still inside the window */
+        if (k == count - 1) /* only the part that is still inside the window */
             value = value * (width - now_ns % width) / width;
         sum += value;
     }
@@ -64,7 +64,7 @@ uint32_t sl_ring_permille(const struct sl_ring *ring, bool minute, uint64_t now_
     if (minute) {
         sum =
             sum_of(ring->coarse, SL_RING_COARSE_N, ring->newest_coarse, SL_RING_COARSE_NS, now_ns);
-        /* Of a tenant that is younger: since it came. */
+        /* For a younger tenant: since it came. */
         window = least(SL_RING_COARSE_NS * (SL_RING_COARSE_N - 1),
                        most(now_ns - ring->began_ns, SL_RING_COARSE_NS));
     } else {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much GPU time a tenant got lately: of the last second, and of the last minute. */
+/* A tenant's recent GPU time: in the last second, and in the last minute. */
 #ifndef SLUICE_POLICY_RING_H
 #define SLUICE_POLICY_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SL_RING_FINE_NS   50000000ULL /* buckets of the 1 s window */
-#define SL_RING_FINE_N    21U         /* one more than the window has: the oldest counts in part */
+#define SL_RING_FINE_NS   50000000ULL   /* buckets of the 1 s window */
+#define SL_RING_FINE_N    21U           /* one more than the window: the oldest counts in part */
 #define SL_RING_COARSE_NS 1000000000ULL /* buckets of the 60 s window */
 #define SL_RING_COARSE_N  61U
 
@@ -22,7 +22,7 @@ struct sl_ring {
 /* The tenant used used_permille of the GPU's time from `from_ns` to `to_ns`. */
 void sl_ring_add(struct sl_ring *ring, uint64_t from_ns, uint64_t to_ns, uint32_t used_permille);
 
-/* Of the last minute (or of its life, if that is shorter), else of the last second. */
+/* Of the last minute (or since the tenant came, if that is shorter), else of the last second. */
 uint32_t sl_ring_permille(const struct sl_ring *ring, bool minute, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants, and what they used of the GPU. */
+/* Tenants, and their use of the GPU. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "policy/steer_internal.h"
 
 #define DAY_NS               86400000000000ULL
-/* What a tenant counts as that asked for no cores. */
+/* The weight of a tenant that asked for no cores. */
 #define BEST_EFFORT_PERMILLE 10U
 
 struct sl_steer *sl_steer_create(void)
@@ -47,7 +47,8 @@ static int64_t period_quota_ns(const struct tenant *t)
     return (int64_t)(SL_STEER_PERIOD_NS * t->spec.limit_permille / 1000);
 }
 
-/* What it may save up: one period's worth. What it gets while it is off for its limit is not lost. */
+/* The most that it may save up: one period's worth. The time that it earns while it is off for its limit is not
+ * lost. */
 static int64_t quota_ns(const struct tenant *t)
 {
     int64_t quota = period_quota_ns(t);
@@ -68,7 +69,7 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
     *t = (struct tenant){
         .used = true, .trial_gap_ns = TRIAL_EVERY_NS, .window_from_ns = SL_STEER_NEVER};
     take_spec(t, spec);
-    /* It begins with what lets it run evenly. */
+    /* It begins with the tokens with which it runs evenly. */
     t->tokens_ns =
         period_quota_ns(t) * (int64_t)(1000 - (limited(t) ? spec->limit_permille : 0)) / 1000;
     t->ring = (struct sl_ring){.began_ns = now_ns,
@@ -116,7 +117,7 @@ void sl_steer_report(struct sl_steer *s, uint32_t id, const struct sl_steer_seen
     t->seen = *seen;
     if (t->spec.paused)
         t->seen.active = t->seen.pending = false; /* its queued work cannot run */
-    /* Counters that go back are new ones, or a lie: they count from here on. */
+    /* Counters that go back are new counters, or a lie: they count from here on. */
     if (seen->saturated_ns < was.saturated_ns)
         t->before.saturated_ns = seen->saturated_ns;
     if (seen->work_ns < was.work_ns)
@@ -127,7 +128,7 @@ void sl_steer_report(struct sl_steer *s, uint32_t id, const struct sl_steer_seen
     }
 }
 
-/* --- what was used ----------------------------------------------------------------------------- */
+/* --- the use ----------------------------------------------------------------------------------- */
 
 static uint64_t part(uint64_t used, uint64_t before, uint64_t most)
 {
@@ -143,8 +144,8 @@ static uint64_t pull(const struct tenant *t, uint64_t saturated_ns)
 }
 
 /*
- * The part of the GPU's time a tenant got while it kept its queue full, in permille: what the light
- * ones leave, by slices. The hardware goes round robin and skips who has nothing.
+ * The part of the GPU's time that a tenant got while it kept its queue full, in permille: the time that light tenants
+ * leave, by slices. The hardware goes round robin and skips tenants without work.
  */
 static uint64_t fraction(const struct sl_steer *s, const struct tenant *t, uint64_t saturated_ns,
                          uint64_t span_ns)
@@ -170,7 +171,7 @@ static uint64_t fraction(const struct sl_steer *s, const struct tenant *t, uint6
         }
         uint64_t got = all ? 1000 * own / all : 1000;
         uint64_t free_permille = light < span_ns ? 1000 - 1000 * light / span_ns : 0;
-        /* Switches between them are nobody's time. */
+        /* The time of switches belongs to no tenant. */
         uint64_t lost =
             rivals > 1 ? 1000 * rivals * SWITCH_US / (round_us + rivals * SWITCH_US) : 0;
         got = got * free_permille / 1000 * (1000 - lost) / 1000;
@@ -195,14 +196,14 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
     t->tokens_ns += (int64_t)(span * t->spec.limit_permille / 1000) - (int64_t)used_ns;
     if (t->tokens_ns > quota)
         t->tokens_ns = quota;
-    /* One period's debt at most: what a report says cannot lock its tenant out. */
+    /* One period's debt at most: a report must not lock its tenant out. */
     if (t->tokens_ns < -(int64_t)SL_STEER_PERIOD_NS)
         t->tokens_ns = -(int64_t)SL_STEER_PERIOD_NS;
 }
 
 static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, bool was_off)
 {
-    if (was_off) /* says nothing about what it would do */
+    if (was_off) /* shows nothing about its use when it is on */
         return;
     uint32_t now = (uint32_t)(saturated_ns * 1000 / span_ns);
     uint64_t keep = span_ns < HEAVY_MEMORY_NS ? HEAVY_MEMORY_NS - span_ns : 0;
@@ -227,10 +228,10 @@ static bool has_company(const struct sl_steer *s, const struct tenant *t)
 }
 
 /*
- * Slices say what a tenant could use at most: beside others it loses time to switches that they do not show.
- * Kernels that are done say what it did use, as well as their length is known. That comes late and in lumps, so
- * the difference is kept. Alone, no estimate is needed. A wrong one (kernels whose length depends on their data)
- * halves a charge at most.
+ * Slices show how much a tenant could use at most: beside others it loses time to switches, which slices do not show.
+ * Finished kernels show its real use, as well as their length is known. They come late and in lumps, so the difference
+ * is kept. Alone, no estimate is needed. A wrong estimate (kernels whose length depends on their data) halves a charge
+ * at most.
  */
 static uint64_t charge_by_progress(const struct sl_steer *s, struct tenant *t, uint64_t most_ns)
 {
@@ -254,8 +255,8 @@ static uint64_t charge_by_progress(const struct sl_steer *s, struct tenant *t, u
     return (uint64_t)charged;
 }
 
-/* Processes report in steps of a millisecond, which may be more than the time since the last settling:
- * what does not fit is charged next time. A lie is not carried far. */
+/* Processes report in steps of a millisecond, which may be more than the time since the last settling: the rest is
+ * charged next time. A lie is not carried far. */
 static void carry(uint64_t *before, uint64_t now, uint64_t charged)
 {
     *before += charged;
@@ -291,7 +292,7 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
 
 /* --- deciding ---------------------------------------------------------------------------------- */
 
-/* Another clock: what was to happen at a time of the old one is forgotten, and nobody stays off for it. */
+/* Another clock: forgets everything that was to happen at a time of the old clock, and no tenant stays off for it. */
 static void set_clock(struct sl_steer *s, uint64_t now_ns)
 {
     struct tenant *t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told; steer_tune.c: slices beside light work. */
+/* Inside steering. steer.c: tenants and their use; steer_plan.c: the orders; steer_tune.c: slices beside light work. */
 #ifndef SLUICE_POLICY_STEER_INTERNAL_H
 #define SLUICE_POLICY_STEER_INTERNAL_H
 
@@ -8,27 +8,27 @@
 
 #define MS 1000000ULL
 
-/* Looked at so often while there is anything to steer. */
+/* How often to decide while there is anything to steer. */
 #define TICK_NS           (5 * MS)
-/* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
- * that under 1 % is lost to two of them … */
+/* A switch between tenants that keep the GPU busy costs 160 us: one round of slices takes this long, so that two
+ * tenants lose less than 1 % to it … */
 #define ROUND_US          40000U
-/* … less where one of them has a limit below its part of the round … */
+/* … less where a tenant has a limit below its part of the round … */
 #define BOUND_ROUND_US    12000U
 /* … and no slice is shorter than this. */
 #define LEAST_SLICE_US    1000U
 #define SWITCH_US         160U
-/* Of a tenant of the highest priority among several: its requests run in one piece. */
+/* For the tenant of the highest priority among several: its requests run in one piece. */
 #define TOP_SLICE_US      5000U
-/* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
+/* For tenants of lower priority beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
  * for milliseconds now and then. */
 #define TINY_SLICE_US     50U
-/* Several go one at a time for this long; of the lower ones the next comes this much later, when the one before
- * it is off for sure. */
+/* Several tenants run one at a time for this long; of lower priorities, the next one starts this much later, when the
+ * one before it is certainly off. */
 #define TURN_NS           (25 * MS)
 #define LOW_GAP_NS        MS
-/* Where their priorities differ as well: the turns of those below others are short, and those above count
- * for so many of them. Nobody starves while the GPU has time. */
+/* If their priorities differ as well: tenants below others have short turns, and a tenant above others counts for so
+ * many of them. No tenant starves while the GPU has time. */
 #define LOWEST_TURN_NS    (5 * MS)
 #define ABOVE_COUNTS      16U
 /* An order is renewed long before it ends. If it is not renewed, it ends. */
@@ -41,33 +41,33 @@
 #define TRIAL_FIRST_NS    (200 * MS)
 #define TRIAL_EVERY_NS    (1000 * MS)
 #define TRIAL_RARELY_NS   (8000 * MS)
-/* From the start of a window until those who are told are off. */
+/* From the start of a window until the other tenants are off. */
 #define WINDOW_LEAD_NS    (2 * MS)
-/* Keeps the GPU busy: above this part of the last 100 ms, until it falls below the other. */
+/* A tenant keeps the GPU busy from this part of the last 100 ms on, until it falls below the second figure. */
 #define HEAVY_FROM        500U
 #define HEAVY_UNTIL       250U
 #define HEAVY_MEMORY_NS   (100 * MS)
-/* A tenant may be behind if it has work queued for this part of the time, over the last 200 ms. One that
- * only has something to do now and then gets on well enough. */
+/* A tenant may be behind if it has work queued for this part of the time, over the last 200 ms. A tenant that has work
+ * only now and then gets on well enough. */
 #define WAITING_FROM      200U
 #define WAITING_MEMORY_NS (200 * MS)
 
 /* Tenants of one kind that run one at a time. */
 enum turns {
     TURNS_NONE,
-    TURNS_LOWER, /* those below a higher priority: between tiny slices the GPU would do nothing but switch */
-    TURNS_BUSY, /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
+    TURNS_LOWER, /* tenants below a higher priority: with tiny slices the GPU would only switch */
+    TURNS_BUSY,  /* busy tenants beside light work, which then waits for one of them, not for all */
 };
 
-/* Which slice of a tenant suits the light ones beside it; steer_tune.c. */
+/* The slice of a tenant that suits the light tenants beside it; steer_tune.c. */
 #define TUNE_MOST 4U
 struct tune {
     const uint32_t *slices_us; /* to choose from; NULL: not begun */
     uint32_t at, periods, light;
     uint64_t since_ns,
-        used_ns; /* of the running period: its start, and what the light ones had used then */
+        used_ns; /* of the running period: its start, and the light tenants' use at that time */
     uint32_t tried[TUNE_MOST];
-    int64_t score[TUNE_MOST]; /* GPU time that they used with it, in 1/100000 */
+    int64_t score[TUNE_MOST]; /* GPU time that the light tenants used with it, in 1/100000 */
 };
 
 struct tenant {
@@ -76,38 +76,37 @@ struct tenant {
     uint32_t weight;
     struct sl_steer_seen seen, before; /* reported; and as of the last settling */
     uint64_t active_at_ns;             /* 0: never */
-    uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
+    uint32_t busy_permille;            /* part of recent time that it kept the GPU busy; smoothed */
     bool heavy;
     struct tune tune;
-    int64_t uncharged_ns; /* done and not yet charged; below 0: charged and not yet seen done */
+    int64_t uncharged_ns; /* done and not yet charged; below 0: charged in advance */
     /* its limit */
     int64_t tokens_ns;
-    int64_t saved_ns; /* what it had when it came back last */
+    int64_t saved_ns; /* its tokens at its last return */
     uint64_t capped_until_ns;
     /* its windows, while it is light and others are heavy */
     uint64_t trial_at_ns, trial_gap_ns;
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
     uint64_t window_until_ns;
-    uint64_t
-        mark_at_ns; /* launches are counted from the mark, which is set then; SL_STEER_NEVER: it is */
+    uint64_t mark_at_ns; /* when to set the mark for counting launches; SL_STEER_NEVER: it is set */
     uint64_t mark_ns, mark_launches;
-    uint32_t trials; /* windows since it was last judged */
+    uint32_t trials; /* windows since the last judgement */
     struct {
         uint64_t launches, ns;
     } inside, outside;         /* of those windows, and of the time between them */
     uint32_t waiting_permille; /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
-    bool alone; /* those who keep the GPU busy are off, for its window or for their limits */
-    /* its turn among those who go one at a time */
+    bool alone; /* the busy tenants are off, for its window or for their limits */
+    /* its turn among tenants that run one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
     bool races;
-    int64_t virtual_ns;     /* time it had its turn, by its weight */
+    int64_t virtual_ns;     /* time of its turns, divided by its weight */
     uint64_t turn_from_ns;  /* … counted up to here */
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
-    bool lower; /* somebody of a higher priority is there */
-    /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    bool lower; /* a tenant of a higher priority is there */
+    /* does not keep the GPU busy, and uses no more than its part: others make room for it */
     bool light;
     bool busy; /* keeps the GPU busy, or uses or wants more than its part */
     enum turns turns;
@@ -148,7 +147,7 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
     return s->period_at_ns + SL_STEER_PERIOD_NS;
 }
 
-/* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
+/* steer_plan.c: which tenants are off until when, and all slices. Returns the time of the next call. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
 

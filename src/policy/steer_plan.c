@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tenants are told: who is off until when, and everybody's slice. */
+/* The orders: which tenants are off until when, and all slices. */
 #include "policy/steer_internal.h"
 
 /* Shorter than this, turning channels off and on again takes longer than they are off. */
 #define SHORTEST_OFF_NS      (2 * MS)
 #define LEAST_GROUP_US       500U
-/* Between windows for others: they get on in those, so few switches are what counts. */
+/* Between windows for others: those tenants get on in their windows, so few switches are best. */
 #define WINDOWED_SLICE_US    10000U
 /* A report is up to a millisecond old. */
 #define REPORT_NS            MS
-/* Asked for little: no more than this part of what all ask for. */
+/* A modest request: no more than this part of all requests together. */
 #define MODEST_PERMILLE      550U
-/* A tenant that stops taking turns and comes back is ahead or behind by at most so many. */
+/* A tenant that stops taking turns and returns is ahead or behind by at most so many turns. */
 #define TURNS_KEPT           4U
-/* For so long after a tenant was off for its limit, it counts as one that wants more. */
+/* For so long after a tenant was off for its limit, it counts as a tenant that wants more. */
 #define CAPPED_LINGERS_NS    (1000 * MS)
-/* Is light up to its part; having been so, up to a quarter more. */
+/* A tenant is light up to its part; once light, up to a quarter more. */
 #define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
 
 static void earlier(uint64_t *next, uint64_t at)
@@ -56,7 +56,7 @@ static void find_lower(struct sl_steer *s)
     }
 }
 
-/* Its part of what those who are active on its GPUs ask for together. */
+/* Its part of the requests of all active tenants on its GPUs. */
 static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
 {
     uint64_t sum = t->weight;
@@ -100,7 +100,7 @@ static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
     return light && busy ? TURNS_BUSY : TURNS_NONE;
 }
 
-/* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
+/* Has work to run, or had a moment ago. A tenant that is off shows it by its queue. */
 static bool wants(const struct sl_steer *s, const struct tenant *t)
 {
     return t->turns && !t->spec.paused && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
@@ -122,7 +122,7 @@ static uint32_t contested(const struct sl_steer *s, enum turns turns)
     return twice;
 }
 
-/* Where the race stands: the least that anybody in it had; of those who are about to enter if nobody is. */
+/* The virtual time of the race: the least of the tenants in it; if there are none, of those that are about to enter. */
 static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
@@ -139,7 +139,7 @@ static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus
     return least != INT64_MAX ? least : entering;
 }
 
-/* A tenant that is new, or comes back, has no turns saved up. What it had more than others is soon forgotten. */
+/* A tenant that is new, or returns, has no turns saved up. Its lead over others is soon forgotten. */
 static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
@@ -158,7 +158,7 @@ static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
     }
 }
 
-/* A tenant of a lower priority also takes turns: then this one counts for more. */
+/* Does a tenant of a lower priority also take turns? Then this one counts for more. */
 static bool above_another(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
@@ -180,7 +180,7 @@ static bool below_another(const struct sl_steer *s, const struct tenant *t)
 static void charge_turn(struct sl_steer *s, struct tenant *t)
 {
     uint64_t weight = (uint64_t)t->weight * (above_another(s, t) ? ABOVE_COUNTS : 1);
-    /* Decisions may have been late: a tenant does not pay for all the time that its turn took then. */
+    /* Decisions may have been late: a tenant does not pay for all of that time. */
     if (t->turn_until_ns && s->now_ns > t->turn_from_ns) {
         uint64_t span = s->now_ns - t->turn_from_ns;
         t->virtual_ns += (int64_t)((span < TURN_NS ? span : TURN_NS) * 1000 / weight);
@@ -188,8 +188,8 @@ static void charge_turn(struct sl_steer *s, struct tenant *t)
     t->turn_from_ns = s->now_ns;
 }
 
-/* Whose turn it is next on GPUs that nobody has yet: whose turn is not over, then who had least for its
- * weight. */
+/* The next tenant on GPUs that are not given away yet: a tenant whose turn is not over, then the tenant that had least
+ * for its weight. */
 static struct tenant *next_in_race(struct sl_steer *s, enum turns turns, uint32_t taken)
 {
     struct tenant *t, *best = NULL;
@@ -209,10 +209,10 @@ static void take_turn(struct sl_steer *s, struct tenant *t)
     uint64_t off = t->order.off_until_ns;
     if (t->turn_until_ns > s->now_ns) {
         if (off > s->now_ns && off < s->now_ns + LOW_GAP_NS)
-            keep_off(t, off); /* about to come: not told again */
+            keep_off(t, off); /* about to return: no new order */
         return;
     }
-    /* All turns end at the same moments, so that a tenant on several GPUs finds them free together. */
+    /* All turns end at the same moments, so that a tenant on several GPUs finds all of them free. */
     uint64_t length = below_another(s, t) ? LOWEST_TURN_NS : TURN_NS;
     t->turn_until_ns = s->now_ns - s->now_ns % length + length;
     if (t->turn_until_ns < s->now_ns + length / 5)
@@ -255,7 +255,7 @@ static void take_turns(struct sl_steer *s, uint64_t *next)
         enum turns turns = turns_of(s, t);
         t->races &= t->turns == turns && turns != TURNS_NONE;
         t->turns = turns;
-        /* The others wait while it has its turn: it pays for the time, not for what it made of it. */
+        /* The others wait during its turn: it pays for the time, even if it did not use it. */
         charge_turn(s, t);
         t->turn_until_ns = turns ? t->turn_until_ns : 0;
     }
@@ -275,10 +275,10 @@ static bool has_company(const struct sl_steer *s, const struct tenant *t)
 }
 
 /*
- * When it may come back: at the start of a period, with half of what it runs on evenly; beside others with
- * enough for a slice, else its time on could be over before its slice comes, each time. A small limit may
- * need many periods for that: then it waits for the start of four, eight or sixteen. So all limits let go at
- * the same moments, and tenants that wait for each other meet.
+ * When it may return: at the start of a period, with half of the tokens with which it runs evenly; beside others with
+ * enough for a slice, else its time on could be over before its slice comes, each time. A small limit may need many
+ * periods for that: then it waits for the start of four, eight or sixteen. So all limits end at the same moments, and
+ * tenants that wait for each other meet.
  */
 static uint64_t end_of_cap(const struct sl_steer *s, const struct tenant *t)
 {
@@ -328,7 +328,7 @@ static void apply_pause(struct sl_steer *s, struct tenant *t, uint64_t *next)
 
 /* --- windows ----------------------------------------------------------------------------------- */
 
-/* When one of those who keep the GPU busy is back from its limit; now if one of them is there. */
+/* When one of the busy tenants returns from its limit; now if one of them is on. */
 static uint64_t heavy_back_ns(const struct sl_steer *s, const struct tenant *t)
 {
     uint64_t back = SL_STEER_NEVER;
@@ -375,8 +375,8 @@ void sl_steer_forget_windows(struct tenant *t)
     t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
 }
 
-/* Counts what it launched since the mark. What it launches until the others are off, or on again, belongs to
- * neither; and reports are late. So the next mark comes a little later. */
+/* Counts its launches since the mark. Launches until the others are off, or on again, belong to neither side; and
+ * reports are late. So the next mark comes a little later. */
 static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
 {
     bool marked = t->mark_at_ns == SL_STEER_NEVER;
@@ -392,7 +392,7 @@ static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
     }
 }
 
-/* Windows of tenants that meet follow one another up to the end of the period; trials come one at a time. */
+/* Windows of tenants on the same GPUs follow one another up to the end of the period; trials come one at a time. */
 static void place_window(struct sl_steer *s, struct tenant *t)
 {
     uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000, until = end_of_period(s);
@@ -443,7 +443,7 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
     return until;
 }
 
-/* In a window, tenants that have windows of their own are off too, not only those that keep the GPU busy. */
+/* In a window, tenants that have windows of their own are off too, not only the busy tenants. */
 static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
 {
     struct tenant *o;
@@ -467,7 +467,7 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
         close_window(s, t);
     if (new_period)
         place_window(s, t);
-    /* It has had all that it may: others are not held off for nobody. */
+    /* It has reached its limit: do not hold the others off for it. */
     if (t->capped_until_ns > s->now_ns) {
         t->window_from_ns = SL_STEER_NEVER;
         t->window_open = false;
@@ -499,10 +499,10 @@ struct company {
     uint64_t weights;            /* of the heavy ones, … */
     uint64_t busy_weights;       /* … of the busy ones … */
     uint64_t all_weights;        /* … and of all */
-    bool below;                  /* somebody of a lower priority is there */
-    bool bound;                  /* somebody's limit is below what its slices give it */
-    bool elsewhere;              /* other GPUs are kept busy, too */
-    uint64_t windows;            /* permille of the time for those who have windows of their own */
+    bool below;                  /* a tenant of a lower priority is there */
+    bool bound;                  /* a tenant's limit is below the time of its slices */
+    bool elsewhere;              /* other GPUs are busy, too */
+    uint64_t windows;            /* permille of the time for tenants with windows of their own */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
@@ -536,11 +536,10 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
 }
 
 /*
- * One round of slices. What a tenant got before it reached its limit is known by its slices only, so where
- * limits matter a round is short beside the period. Between windows all of them have to have their slices,
- * so two rounds fit. Each period has another round: those that keep step with the periods would let the same
- * tenant begin each time. Each GPU has its own sequence of them: tenants on two GPUs that wait for each other
- * must not be on by turns for ever.
+ * One round of slices. The use of a tenant before it reached its limit is known by its slices only, so where limits
+ * matter a round is short compared with the period. Between windows all tenants must get their slices, so two rounds
+ * fit. Each period has another round: rounds in step with the periods would let the same tenant begin each time. Each
+ * GPU has its own sequence of rounds: tenants on two GPUs that wait for each other must not be on by turns for ever.
  */
 static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const struct company *c)
 {
@@ -556,7 +555,7 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
     return us / 10 * tenths[step % 7];
 }
 
-/* The first of those who go one at a time with it: all have the slice that is tried for that one. */
+/* The first of the tenants that run one at a time with it: all have the slice that is tried for the first one. */
 static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
 {
     struct tenant *o;
@@ -566,8 +565,9 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
     return t;
 }
 
-/* Of those that go one at a time and asked for little together, what they have beyond that the light one needs
- * more. Who has a limit gets back in time what shorter slices cost it. Who has none keeps the driver's own. */
+/* Tenants that run one at a time and asked for little together: the light tenant needs the time beyond their requests
+ * more. A tenant with a limit gets the time back that shorter slices cost it. A tenant without a limit keeps the
+ * driver's own slice. */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
     static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {2048, 1800, 1500};
@@ -593,7 +593,7 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
     else if (c.windows)
         us = WINDOWED_SLICE_US;
     else
-        return SL_STEER_DEFAULT_US; /* nobody to share with: its processes only lose by short slices */
+        return SL_STEER_DEFAULT_US; /* no other tenant: short slices only cost time */
     us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
     us /= groups;
     return us < LEAST_GROUP_US ? LEAST_GROUP_US : (uint32_t)us;
@@ -618,7 +618,7 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
 {
     struct sl_steer_order want = t->order;
     bool meter = metered(s, t);
-    /* A change costs the process a call into the driver: between periods only where latency is at stake. */
+    /* A change costs the process a call into the driver: between periods only where latency matters. */
     bool urgent = !t->told || t->lower || want.slice_us == TINY_SLICE_US;
     if (new_period || urgent)
         want.slice_us = slice_of(s, t);

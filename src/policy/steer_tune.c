@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which slice of a busy tenant suits the light ones beside it. A program that launches for two milliseconds and
- * then waits gets on at the ends of its neighbour's slices only: whether its step ends at one of them or just
- * after decides between 3 and 5 ms a step. What is best depends on the program, so each is tried, one period at
- * a time, and the one is kept with which the light ones get most done.
+ * Finds the slice of a busy tenant that suits the light tenants beside it. A program that launches for two milliseconds
+ * and then waits gets on only at the ends of its neighbour's slices: whether its step ends at such an end or just after
+ * it makes the difference between 3 and 5 ms a step. The best slice depends on the program. So each slice is tried, one
+ * period at a time, and the slice with which the light tenants get most done is kept.
  */
 #include "policy/steer_internal.h"
 
-/* Periods of each before one is chosen. Then one period in so many is for another: rarely, because the slowest
- * steps are what people notice. The score of the one that is used goes on, so it is left when it gets worse. */
+/* Periods of each slice before one is chosen. Then one period in so many is for another slice: rarely, because people
+ * notice the slowest steps. The score of the chosen slice goes on, so it is left when it gets worse. */
 #define TRIED_FIRST 4U
 #define TRIED_EVERY 128U
-/* Periods that a score stands for. */
+/* The number of periods in a score. */
 #define REMEMBERED  8U
 
 static uint64_t used_by_light(const struct sl_steer *s, const struct tenant *t, uint32_t *count)
@@ -29,7 +29,7 @@ static uint64_t used_by_light(const struct sl_steer *s, const struct tenant *t, 
     return sum;
 }
 
-/* What the light ones used in the period that is over, with the slice that it had. */
+/* Scores the light tenants' use in the last period, for the slice of that period. */
 static void score(struct tune *tune, uint64_t used_ns, uint32_t light, uint64_t now_ns)
 {
     uint64_t span = now_ns - tune->since_ns;
@@ -66,7 +66,7 @@ uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_
     struct tune *tune = &t->tune;
     uint32_t light;
     uint64_t used = used_by_light(s, t, &light);
-    if (tune->slices_us != slices_us) /* another situation: what was learnt is of no use */
+    if (tune->slices_us != slices_us) /* another situation: earlier scores are of no use */
         *tune = (struct tune){
             .slices_us = slices_us, .used_ns = used, .light = light, .since_ns = s->now_ns};
     else if (s->now_ns != tune->since_ns)

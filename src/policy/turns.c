@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turn-taking: tenants, events, and what turns cost. turns_plan.c decides. */
+/* Turn-taking: tenants, events, and the cost of turns. turns_plan.c decides. */
 #include "policy/turns.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ void sl_turns_destroy(struct sl_turns *turns)
     free(turns);
 }
 
-/* --- what turns cost ---------------------------------------------------------------------------- */
+/* --- the cost of turns --------------------------------------------------------------------------- */
 
 void sl_turns_accrue(const struct sl_turns *s, struct tenant *t)
 {
@@ -66,11 +66,11 @@ static uint64_t slices(const struct sl_turns *s, const struct tenant *t)
 static void charge(struct sl_turns *s, struct tenant *t, uint64_t from, uint64_t to)
 {
     if (is_open(t) && !t->want && t->until_ns == SL_TURNS_NEVER)
-        return; /* a gate that is open because nobody else comes, and that nobody uses */
-    from = max_u64(from, to - min_u64(to, SL_TURN_DEBT_NS)); /* a clock that jumps ruins nobody */
+        return; /* the gate is open because no other tenant comes, and it is not used */
+    from = max_u64(from, to - min_u64(to, SL_TURN_DEBT_NS)); /* no harm by a clock that jumps */
     /*
-     * Among themselves tenants pay what they got: a slice. To its own limit a holder pays in full:
-     * the one in overrun may be frozen and use nothing, and a limit must hold even then.
+     * Between tenants, each pays for its real part: a slice. Towards its own limit a holder pays in full: the tenant in
+     * overrun may be frozen and use nothing, and a limit must hold even then.
      */
     uint64_t sharing = slices(s, t);
     uint64_t divisor = t->state == SL_TURNS_OVERRUN ? sharing : 1, ns = (to - from) / divisor;
@@ -88,7 +88,7 @@ static void charge(struct sl_turns *s, struct tenant *t, uint64_t from, uint64_t
         t->tokens = max_i64(t->tokens - (int64_t)(ns * 1000), -(int64_t)(SL_TURN_DEBT_NS * 1000));
 }
 
-/* Charges everybody up to now. */
+/* Charges all tenants up to now. */
 void sl_turns_tick(struct sl_turns *s, uint64_t now_ns)
 {
     uint64_t from = s->now_ns;
@@ -102,7 +102,7 @@ void sl_turns_tick(struct sl_turns *s, uint64_t now_ns)
     }
 }
 
-/* --- who is on a GPU ---------------------------------------------------------------------------- */
+/* --- tenants on a GPU ---------------------------------------------------------------------------- */
 
 void sl_turns_occupy(struct sl_turns *s, struct tenant *t)
 {
@@ -206,7 +206,7 @@ int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec
         for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++)
             t->lead_ns[g] = 0; /* it has other neighbours now: it owes them nothing */
     apply_spec(t, spec);
-    /* What was used before the limit was set is not held against it, nor may it be saved. */
+    /* Use from before the limit was set does not count against the limit, nor as savings. */
     int64_t start = sl_turns_start_tokens(t);
     t->tokens = was_capped ? min_i64(t->tokens, start) : start;
     return 0;
@@ -237,7 +237,7 @@ void sl_turns_want(struct sl_turns *turns, uint32_t id, bool want, uint64_t now_
     if (t->want == want)
         return;
     if (want)
-        sl_turns_refresh(turns); /* leads without it: what one got alone is nobody's loss */
+        sl_turns_refresh(turns); /* leads without it: time that it had alone is no tenant's loss */
     t->want = want;
     t->idle_since_ns = turns->now_ns;
     if (is_busy(t))
@@ -257,7 +257,7 @@ void sl_turns_started(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
     if (t->state != SL_TURNS_CALLED)
         return;
     t->state = SL_TURNS_RUNNING;
-    if (!t->filler) /* on a machine short of processors a turn must not be over before it begins */
+    if (!t->filler) /* on an overloaded machine a turn must not be over before it begins */
         t->until_ns = add_sat(t->until_ns, turns->now_ns - t->granted_ns);
 }
 

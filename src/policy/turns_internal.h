@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside turn-taking. turns.c: tenants, events, what turns cost; turns_plan.c: who is next.
+ * Inside turn-taking. turns.c: tenants, events, the cost of turns; turns_plan.c: the next tenant.
  *
- * Virtual time is GPU time divided by weight, in ns × 1000 / permille. Of each tenant only its lead is kept:
- * how far it is ahead of the one that got the least, among those of its priority that want the same GPU.
+ * Virtual time is GPU time divided by weight, in ns × 1000 / permille. Of each tenant only its lead is kept: how far it
+ * is ahead of the tenant that got the least, among tenants of its priority that want the same GPU.
  */
 #ifndef SLUICE_POLICY_TURNS_INTERNAL_H
 #define SLUICE_POLICY_TURNS_INTERNAL_H
@@ -18,7 +18,7 @@
 struct tenant {
     enum sl_turns_state state;
     bool want;   /* launches wait, or work is in flight */
-    bool dirty;  /* an action is to be told */
+    bool dirty;  /* an action must be reported */
     bool filler; /* its turn fills a gap, and costs no virtual time */
     struct sl_steer_spec spec;
     uint32_t weight;
@@ -29,7 +29,7 @@ struct tenant {
     uint64_t idle_since_ns;
     uint64_t wait_from_ns;
     int64_t lead_ns[SL_TURNS_MAX_GPUS]; /* in virtual time */
-    int64_t key_ns;                     /* during decide: the largest of them; least goes first */
+    int64_t key_ns;                     /* during decide: the largest lead; the least goes first */
     int64_t tokens;                     /* account of the limit, in ns × permille */
     uint64_t tokens_at_ns;
     uint64_t held_ns, overrun_ns, waited_ns, turns, overruns;
@@ -49,7 +49,7 @@ struct sl_turns {
     uint64_t now_ns; /* everything is charged up to here */
     struct gpu gpu[SL_TURNS_MAX_GPUS];
     uint32_t n_ids, n_cands;
-    uint32_t ids[SL_TURNS_MAX_TENANTS];   /* tenants there are */
+    uint32_t ids[SL_TURNS_MAX_TENANTS];   /* the present tenants */
     uint32_t cands[SL_TURNS_MAX_TENANTS]; /* during decide */
     struct sl_ring rings[SL_TURNS_MAX_TENANTS];
     struct tenant tenants[SL_TURNS_MAX_TENANTS];
@@ -119,12 +119,12 @@ static inline int64_t virtual_of(uint64_t ns, uint32_t weight)
 void sl_turns_tick(struct sl_turns *s, uint64_t now_ns);
 void sl_turns_occupy(struct sl_turns *s, struct tenant *t);
 void sl_turns_pass_over(struct sl_turns *s, struct tenant *t);
-/* Brings the account of its limit up to date. Has it enough to start? How long may it run from now? */
+/* Updates the account of its limit. Has it enough to start? How long may it run from now? */
 void sl_turns_accrue(const struct sl_turns *s, struct tenant *t);
 int64_t sl_turns_start_tokens(const struct tenant *t);
 uint64_t sl_turns_run_ns(const struct tenant *t);
 
-/* turns_plan.c: counts who wants what, and everybody's lead. */
+/* turns_plan.c: counts the wanting tenants, and all leads. */
 void sl_turns_refresh(struct sl_turns *s);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is next. One pass over the candidates, best first: tenants that wait, and holders whose turn
- * may end now ("soft": it ran out, or somebody better came). A holder that comes up first goes on
- * without a hand-over; one that does not is closed.
+ * Chooses the next tenant. One pass over the candidates, best first: tenants that wait, and holders whose turn may end
+ * now ("soft": it ran out, or a better candidate came). A holder that comes up first goes on without a hand-over; any
+ * other holder is closed.
  *
- * A candidate whose GPUs are not all there reserves the ones that are, or tenants on one GPU would
- * starve those on several. Until the turns end that it waits for, others may fill the gap.
+ * A candidate whose GPUs are not all free reserves the free ones, or tenants on one GPU would starve tenants on
+ * several. Until the turns end that it waits for, others may fill the gap.
  */
 #include "policy/turns_internal.h"
 
 struct plan {
-    uint32_t avail;                         /* no holder, or a soft one */
+    uint32_t avail;                         /* no holder, or a soft holder */
     uint32_t soft;                          /* of those: has a soft holder */
     uint32_t taken;                         /* given away by this plan */
-    uint32_t reserved;                      /* waited for by a better candidate … */
+    uint32_t reserved;                      /* a better candidate waits for it … */
     uint64_t horizon_ns[SL_TURNS_MAX_GPUS]; /* … which cannot start before this */
 };
 
@@ -49,8 +49,8 @@ static void count_tenant(struct sl_turns *s, const struct tenant *t)
 }
 
 /*
- * Leads are counted anew from whoever got the least. So what a tenant owes melts while the others run, a
- * newcomer owes and is owed nothing, and one that sleeps falls behind, but not by more than it may claim.
+ * Leads are counted again from the tenant that got the least. So the debt of a tenant melts while the others run, a new
+ * tenant owes nothing and is owed nothing, and a tenant that sleeps falls behind, but by no more than it may claim.
  */
 static void count_leads(const struct sl_turns *s, struct tenant *t)
 {
@@ -94,7 +94,7 @@ static bool meets(const struct tenant *a, const struct tenant *b)
     return ((a->hold_mask | a->spec.gpu_mask) & (b->hold_mask | b->spec.gpu_mask)) != 0;
 }
 
-/* Is anybody else there that has work, or is still on one of its GPUs? */
+/* Has another tenant work, or is another tenant still on one of its GPUs? */
 static bool contended(const struct sl_turns *s, const struct tenant *t)
 {
     FOR_EACH_GPU(g, t->spec.gpu_mask)
@@ -107,7 +107,7 @@ static bool contended(const struct sl_turns *s, const struct tenant *t)
     return false;
 }
 
-/* Its part of a round in which everybody with work and its priority gets one turn. */
+/* Its part of a round in which each tenant with work and its priority gets one turn. */
 static uint64_t turn_ns(const struct sl_turns *s, const struct tenant *t)
 {
     uint32_t c = t->spec.priority;
@@ -153,13 +153,13 @@ static void grant(struct sl_turns *s, struct tenant *t, uint64_t horizon_ns)
 static void extend(const struct sl_turns *s, struct tenant *t, uint64_t horizon_ns)
 {
     if (t->until_ns > s->now_ns)
-        return; /* somebody better came, but cannot use it: the turn just goes on */
+        return; /* a better candidate came, but cannot use it: the turn goes on */
     t->filler = horizon_ns != SL_TURNS_NEVER;
     t->until_ns = end_ns(s, t, horizon_ns);
 }
 
-/* A holder goes on only if it would still be behind after half another turn: what a turn falls
- * short of by a hand-over must not earn it a second one. */
+/* A holder goes on only if it would still be behind after half another turn: the small loss of a hand-over must not
+ * earn it a second turn. */
 static int64_t order_key(const struct sl_turns *s, const struct tenant *t)
 {
     return is_open(t) ? t->key_ns + virtual_of(turn_ns(s, t) / 2, t->weight) : t->key_ns;
@@ -189,7 +189,7 @@ static bool must_close(const struct sl_turns *s, const struct tenant *t)
     return run == 0 || (run < SL_TURN_LEFT_NS && s->now_ns >= t->until_ns);
 }
 
-/* May somebody who waits end this turn before its time? */
+/* May a waiting tenant end this turn before its time? */
 static bool interrupted(struct sl_turns *s, const struct tenant *h)
 {
     FOR_EACH_TENANT(s, t)
@@ -211,12 +211,12 @@ static uint32_t review_holder(struct sl_turns *s, struct tenant *t)
 {
     if (must_close(s, t)) {
         if (is_late(s, t))
-            t->want = false; /* until it says again that it wants one */
+            t->want = false; /* until it reports again that it wants a turn */
         close_turn(s, t);
         return 0;
     }
     if (t->until_ns == SL_TURNS_NEVER && (capped(t) || contended(s, t))) {
-        /* Company: the turn it would have had, if any of it is left. */
+        /* Others came: it keeps the rest of the turn that it would have had. */
         uint64_t turn = min_u64(turn_ns(s, t), sl_turns_run_ns(t));
         t->until_ns = max_u64(add_sat(t->granted_ns, turn), s->now_ns);
     }
@@ -256,8 +256,8 @@ static struct tenant *take_best(struct sl_turns *s)
     return t;
 }
 
-/* It cannot start: its GPUs are kept for it. Until the last turn ends that stands in its way, others may use
- * them; not while one drains, or two who drain by turns could put it off for ever. */
+/* It cannot start: its GPUs are reserved for it. Until the last turn ends that stands in its way, others may use them;
+ * but not while a holder drains, or two tenants that drain by turns could delay it for ever. */
 static void reserve(const struct sl_turns *s, struct plan *p, const struct tenant *t)
 {
     uint32_t mask = t->spec.gpu_mask;
@@ -266,7 +266,7 @@ static void reserve(const struct sl_turns *s, struct plan *p, const struct tenan
     {
         uint32_t holder = s->gpu[g].holder;
         const struct tenant *h = holder != NOBODY ? &s->tenants[holder] : NULL;
-        if (h && is_open(h)) /* some usually have no more work long before their turn is over */
+        if (h && is_open(h)) /* a holder often has no more work long before its turn is over */
             start_ns = max_u64(start_ns, min_u64(h->until_ns, h->granted_ns + h->length_ns));
     }
     FOR_EACH_GPU(f, mask & ~p->taken)
@@ -293,7 +293,7 @@ static void consider(struct sl_turns *s, struct plan *p, struct tenant *t)
         p->soft &= ~mask;
     } else if (!(mask & p->soft)) {
         grant(s, t, horizon);
-    } /* else its holders are not extended any more: they are closed, and this one waits for them */
+    } /* else its holders get no extension: they are closed, and this tenant waits for them */
 }
 
 static uint64_t tokens_wait_ns(const struct tenant *t)
@@ -322,7 +322,7 @@ static uint64_t wake_of(const struct sl_turns *s, const struct tenant *t)
             return add_sat(s->now_ns, tokens_wait_ns(t));
         if (t->state == SL_TURNS_WAITING)
             return wake;
-        break; /* it may interrupt once the holder has had its least */
+        break; /* it may interrupt once the holder has had its minimum */
     case SL_TURNS_NONE:
     case SL_TURNS_IDLE:
     case SL_TURNS_OVERRUN:
