@@ -11,7 +11,7 @@ void sl_gpu_close(struct sl_gpu *gpu)
         gpu->ops->close(gpu);
 }
 
-/* An implementation that lacks an operation says so; nobody calls through NULL. */
+/* An operation that an implementation lacks returns -ENOSYS; no caller calls through NULL. */
 #define OP(name, params, args)                                                                     \
     int sl_gpu_##name params                                                                       \
     {                                                                                              \

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPUs of this machine, as the node side sees them. One table of operations with two makers:
- * sl_gpu_open() (NVML, real or simulated) and whatever a test plugs in. Callers use the sl_gpu_*
- * functions below, never the table.
+ * The GPUs of this machine, for the node side. One table of operations with two makers: sl_gpu_open() (NVML, real or
+ * simulated) and the tests. Callers use the sl_gpu_* functions below, never the table.
  *
- * Devices are numbered 0..count-1 as NVML numbers them. "Not known" is a flag or a documented
- * value, never a made-up zero. Calls may be made from several threads.
+ * Devices are numbered 0..count-1 as NVML numbers them. "Not known" is a flag or a documented value, never an invented
+ * zero. Calls may be made from several threads.
  */
 #ifndef SLUICE_GPU_GPU_H
 #define SLUICE_GPU_GPU_H
@@ -36,7 +35,7 @@ struct sl_gpu_info {
 
 struct sl_gpu_memory {
     uint64_t total_bytes;
-    uint64_t used_bytes;     /* by processes, or what the driver cannot tell apart */
+    uint64_t used_bytes;     /* by processes, and memory that the driver cannot tell apart */
     uint64_t reserved_bytes; /* by the driver and firmware; 0 where it is part of used */
     uint64_t free_bytes;
 };
@@ -44,7 +43,7 @@ struct sl_gpu_memory {
 #define SL_GPU_NO_INSTANCE UINT32_MAX
 
 struct sl_gpu_process {
-    uint32_t pid; /* in the PID namespace NVML answers in: the host's */
+    uint32_t pid; /* in NVML's PID namespace: the host's */
     bool used_known;
     uint64_t used_bytes;
     uint32_t gpu_instance, compute_instance; /* SL_GPU_NO_INSTANCE without MIG */
@@ -72,7 +71,7 @@ struct sl_gpu_sample {
     uint32_t sm_clock_mhz, memory_clock_mhz;
 };
 
-/* What a card is besides its figures; asked once, for the inventory. */
+/* Properties of a card besides its figures; read once, for the inventory. */
 struct sl_gpu_place {
     char clique[96];    /* "<cluster uuid>.<clique id>"; empty where there is no fabric */
     uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
@@ -120,7 +119,7 @@ struct sl_gpu_ops {
 #undef OP
 };
 
-/* What every implementation begins with. An operation left NULL answers -ENOSYS. */
+/* The beginning of every implementation. An operation left NULL returns -ENOSYS. */
 struct sl_gpu {
     const struct sl_gpu_ops *ops;
 };
@@ -145,7 +144,7 @@ void sl_gpu_close(struct sl_gpu *gpu);
 /* For sl_gpu_mig_create(): the driver chooses the place. */
 #define SL_GPU_MIG_ANYWHERE UINT32_MAX
 
-/* What each of them does stands in ops.def. */
+/* ops.def says what each function does. */
 #define OP(name, params, args) int sl_gpu_##name params SL_MUST_CHECK;
 #include "gpu/ops.def"
 #undef OP

@@ -32,8 +32,7 @@ static void sl_cleanup_inventory(struct sl_inventory **inv)
     sl_inventory_free(*inv);
 }
 
-/* MIG devices come and go while we read: an empty slot is nothing, and neither is one that vanished
- * between two questions. */
+/* MIG devices come and go while we read: skip an empty slot, and a device that vanished between two questions. */
 static int read_mig(struct sl_gpu *gpu, size_t i, struct sl_inv_gpu *out, struct sl_err *err)
 {
     if (out->info.mig_slots == 0)
@@ -91,7 +90,7 @@ int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret, struct sl_e
         if (r < 0)
             return r;
     }
-    (void)!sl_gpu_nvlinks(gpu, inv->nvlinks, n, NULL); /* without an answer there are none */
+    (void)!sl_gpu_nvlinks(gpu, inv->nvlinks, n, NULL); /* without an answer: no links */
     *ret = sl_take_ptr(inv);
     return 0;
 }

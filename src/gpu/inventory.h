@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in this machine, as one value: read from NVML once, then passed around, compared and
- * freed. Nobody downstream asks the driver again to learn what a card is.
+ * The cards of this machine, as one value: read from NVML once, then passed around, compared and freed. Other code does
+ * not ask the driver again.
  */
 #ifndef SLUICE_GPU_INVENTORY_H
 #define SLUICE_GPU_INVENTORY_H
@@ -20,10 +20,10 @@ struct sl_inv_mig {
 
 struct sl_inv_gpu {
     struct sl_gpu_info info;
-    /* NVML's when it was last read, which CUDA and the container toolkit go by. Not its place in the inventory: a card
+    /* NVML's index at the last read, as CUDA and the container toolkit use it. Not the place in the inventory: a card
      * that never answered has no place there. */
     size_t index;
-    bool lost;          /* fell off the bus: info is what was known before, where it was known */
+    bool lost;          /* fell off the bus: info has the last known data, if any */
     char clique[96];    /* "<cluster uuid>.<clique id>", empty where there is no fabric */
     uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
     struct sl_inv_mig *mig;
@@ -43,10 +43,9 @@ int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret,
                       struct sl_err *err) SL_MUST_CHECK;
 
 void sl_inventory_free(struct sl_inventory *inv); /* NULL is fine */
-/* The place of the card with this UUID; SIZE_MAX: there is none. inv may be NULL. */
+/* The place of the card with this UUID; SIZE_MAX: no such card. inv may be NULL. */
 size_t sl_inventory_find(const struct sl_inventory *inv, const char *uuid);
-/* Whether the same things are in the machine in the same state; what merely varies (memory used)
- * does not count. */
+/* Are the same cards in the machine, in the same state? Figures that vary (memory used) do not count. */
 bool sl_inventory_equal(const struct sl_inventory *a, const struct sl_inventory *b);
 
 #endif

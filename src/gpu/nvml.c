@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading NVML, its errors as ours, and what is asked about a whole card. */
+/* Loads NVML, translates its errors, and reads whole cards. */
 #include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
@@ -96,7 +96,7 @@ static bool driver_present(const char *root)
     return false;
 }
 
-/* Where a library was named, simulated GPUs are not looked for: sluiced has no --sim. */
+/* If a library was named, simulated GPUs are not searched: sluiced has no --sim. */
 static int explain_no_library(bool named, const char *root, const char *why, struct sl_err *err)
 {
     if (driver_present(root))
@@ -151,7 +151,7 @@ int sl_nvml_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err)
     return r;
 }
 
-/* CUDA cores per multiprocessor by compute capability; 0 where we do not know the chip. */
+/* CUDA cores per multiprocessor by compute capability; 0 for an unknown chip. */
 static unsigned int cores_per_sm(int major, int minor)
 {
     if (major == 7 || ((major == 6 || major == 8) && minor == 0))
@@ -172,8 +172,7 @@ static int numa_from_sysfs(const nvmlPciInfo_t *pci)
     return end != text && node >= 0 && node < 1024 ? (int)node : -1;
 }
 
-/* The node whose memory is near: not nvmlDeviceGetNumaNodeId, which is about cards that are
- * themselves NUMA nodes. */
+/* The NUMA node near the card: not nvmlDeviceGetNumaNodeId, which is about cards that are themselves NUMA nodes. */
 static void info_location(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *out)
 {
     nvmlPciInfo_t pci = {0};

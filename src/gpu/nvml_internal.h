@@ -31,7 +31,7 @@ int sl_nvml_check(const struct nvml_gpu *g, nvmlReturn_t result, const char *wha
                   struct sl_err *err);
 int sl_nvml_missing(const char *function, struct sl_err *err);
 
-/* Calls a function if the library has it: 0, -ENOSYS, or what sl_nvml_check makes of the result. */
+/* Calls a function if the library has it: 0, -ENOSYS, or the code of sl_nvml_check for the result. */
 #define NVML_CALL(g, err, fn, ...)                                                                 \
     ((g)->api.fn ? sl_nvml_check((g), (g)->api.fn(__VA_ARGS__), #fn, (err))                        \
                  : sl_nvml_missing(#fn, (err)))

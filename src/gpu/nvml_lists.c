@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVML answers in lists: processes and events. */
+/* NVML's answers in lists: processes and events. */
 #include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
@@ -11,14 +11,14 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-/* A list may grow between asking its size and reading it; after this many tries we report it. */
+/* A list may grow between the question for its size and the reading; after so many attempts report an error. */
 #define LIST_TRIES 8
 #define LIST_MAX   65536u
 
 enum process_kind { KIND_COMPUTE, KIND_MPS, KIND_GRAPHICS, KIND_COUNT };
 
-/* One of the running-process calls, in the newest form this driver has: _v2 and _v3 differ in name
- * only. A library newer than its driver exports _v3 and answers that there is no such function. */
+/* One of the running-process calls, in the newest form that this driver has: _v2 and _v3 differ in name only. A library
+ * newer than its driver exports _v3 and answers that there is no such function. */
 static nvmlReturn_t read_kind(const struct nvml_gpu *g, enum process_kind kind, nvmlDevice_t dev,
                               unsigned int *count, nvmlProcessInfo_t *infos)
 {
@@ -73,7 +73,7 @@ static int by_pid(const void *a, const void *b)
     return p->gpu_instance < q->gpu_instance ? -1 : p->gpu_instance > q->gpu_instance;
 }
 
-/* Reads one kind whole into a fresh buffer; the caller frees it. */
+/* Reads the whole list of one kind into a new buffer; the caller frees it. */
 static int read_whole(const struct nvml_gpu *g, enum process_kind kind, nvmlDevice_t dev,
                       nvmlProcessInfo_t **ret, unsigned int *ret_count, struct sl_err *err)
 {
@@ -141,7 +141,7 @@ static int subscribe(struct nvml_gpu *g, struct sl_err *err)
     unsigned int subscribed = 0;
     for (unsigned int i = 0; i < count; i++) {
         nvmlDevice_t dev = NULL;
-        /* One card without events (or lost) must not deafen us to the others. */
+        /* One card without events (or lost) must not prevent the events of the others. */
         if (sl_nvml_handle(g, i, &dev, err) == 0 &&
             NVML_CALL(g, err, nvmlDeviceRegisterEvents, dev, nvmlEventTypeXidCriticalError, set) ==
                 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MIG: the devices there are, the profiles a card has, and making and destroying instances. */
+/* MIG: the existing devices, the profiles of a card, and making and destroying instances. */
 #include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
@@ -30,7 +30,7 @@ static void computed_name(const nvmlDeviceAttributes_t *a, uint64_t card_bytes, 
                        a->gpuInstanceSliceCount, (unsigned long long)gb);
 }
 
-/* "NVIDIA H200 MIG 1g.18gb+me", "MIG 1g.18gb": only the driver knows what comes after the size. */
+/* "NVIDIA H200 MIG 1g.18gb+me", "MIG 1g.18gb": only the driver knows the text after the size. */
 static bool name_after_mig(const char *text, char *buf, size_t size)
 {
     const char *p = strstr(text, "MIG ");
@@ -126,7 +126,7 @@ int sl_nvml_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pendin
     int r = sl_nvml_handle(g, i, &dev, err);
     if (r == 0)
         r = NVML_CALL(g, err, nvmlDeviceSetMigMode, dev, want, &activation);
-    /* Accepted, but not yet so: the card is in use, or has to be reset first. */
+    /* Accepted, but not in force yet: the card is in use, or must be reset first. */
     if (r == 0)
         r = sl_nvml_mig_mode(gpu, i, &now, &later, err);
     if (r == 0)
@@ -241,7 +241,7 @@ int sl_nvml_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instan
         nvmlGpuInstance_t gis[INSTANCES_MAX];
         unsigned int count = 0;
         if (profiles[p].max_instances > INSTANCES_MAX)
-            continue; /* the call has no way to say how much room */
+            continue; /* the call cannot be told the size of the buffer */
         r = NVML_CALL(g, err, nvmlDeviceGetGpuInstances, dev, profiles[p].id, gis, &count);
         if (r < 0)
             return r;
@@ -347,7 +347,7 @@ int sl_nvml_mig_create(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32
         r = NVML_CALL(g, err, nvmlComputeInstanceGetInfo_v2, ci, &ci_info);
     if (r == 0)
         r = find_device(gpu, i, gi_info.id, ci_info.id, &out, err);
-    if (r < 0) { /* what was made goes again; the first error is the one that matters */
+    if (r < 0) { /* undo what was made; report the first error */
         if (ci)
             (void)NVML_CALL(g, NULL, nvmlComputeInstanceDestroy, ci);
         (void)NVML_CALL(g, NULL, nvmlGpuInstanceDestroy, gi);
@@ -373,7 +373,7 @@ int sl_nvml_mig_destroy(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
             r = NVML_CALL(g, err, nvmlComputeInstanceDestroy, ci);
         if (r == 0) {
             r = NVML_CALL(g, err, nvmlGpuInstanceDestroy, gi);
-            return r == -EBUSY ? 0 : r; /* another compute instance lives on it */
+            return r == -EBUSY ? 0 : r; /* another compute instance is on it */
         }
         return r;
     }

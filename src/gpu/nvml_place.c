@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounds a card (bus, fabric, links to other cards), and how it is doing. */
+/* The surroundings of a card (bus, fabric, links to other cards), and its state. */
 #include "gpu/nvml_internal.h"
 
 #include <errno.h>
@@ -67,8 +67,7 @@ static uint32_t pci_class(struct nvml_gpu *g, nvmlDevice_t dev)
     return 0;
 }
 
-/* Only cards that a fabric manager put into a cluster are in a clique; on a single board the
- * cluster has no name. */
+/* Only cards that a fabric manager put into a cluster are in a clique; on a single board the cluster has no name. */
 static void clique(struct nvml_gpu *g, nvmlDevice_t dev, char *buf, size_t size)
 {
     nvmlGpuFabricInfo_t f = {0};
@@ -103,7 +102,7 @@ int sl_nvml_place(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret, struct
 struct linked {
     nvmlDevice_t dev; /* NULL: does not answer */
     nvmlPciInfo_t pci;
-    uint32_t beyond; /* active links that do not end at one of our cards: switches */
+    uint32_t beyond; /* active links that end at no card of ours: switches */
 };
 
 static bool same_place(const nvmlPciInfo_t *a, const nvmlPciInfo_t *b)
@@ -111,7 +110,7 @@ static bool same_place(const nvmlPciInfo_t *a, const nvmlPciInfo_t *b)
     return a->domain == b->domain && a->bus == b->bus && a->device == b->device;
 }
 
-/* Counts card i's links that end at another card, and those that end elsewhere. */
+/* Counts card i's links to other cards, and its links to anything else. */
 static void follow_links(struct nvml_gpu *g, struct linked *cards, size_t n, size_t i,
                          uint8_t *matrix)
 {
@@ -132,7 +131,7 @@ static void follow_links(struct nvml_gpu *g, struct linked *cards, size_t n, siz
     }
 }
 
-/* Two cards with links into a switch reach each other over it if the driver says that they do. */
+/* Two cards with links into a switch reach each other if the driver says so. */
 static void through_switches(struct nvml_gpu *g, const struct linked *cards, size_t n, size_t i,
                              size_t j, uint8_t *matrix)
 {

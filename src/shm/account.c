@@ -28,10 +28,10 @@ static uint64_t tag_op(uint64_t word)
 static_assert(SL_MAX_SLOTS == TAG_MASK + 1, "a tag names every slot and nothing else");
 
 /*
- * Step 3 on behalf of whoever wrote the tag. A tag holds only twelve bits of the op number, so a
- * helper that was off the processor for thousands of operations would take an old tag for the
- * owner's next operation. Hence the second look: while the total still shows the tag, `applied` is
- * the tagged number or the one before; and once it shows another, somebody has already helped.
+ * Step 3 on behalf of the process that wrote the tag. A tag holds only twelve bits of the op number, so a helper that
+ * was off the processor for thousands of operations would take an old tag for the owner's next operation. Hence the
+ * second look: while the total still shows the tag, `applied` is the tagged number or the number before; and once the
+ * total shows another tag, another process has already helped.
  */
 static void complete(struct sl_ledger_page *ledger, uint32_t gpu, uint64_t word)
 {
@@ -41,9 +41,9 @@ static void complete(struct sl_ledger_page *ledger, uint32_t gpu, uint64_t word)
         (void)atomic_compare_exchange_strong(applied, &before, before + 1);
 }
 
-/* The op number that holds for a slot, counting one that reached the total but not `applied`. The
- * total is read first: were it second, a helper could complete the slot and replace its tag between
- * the two reads, and the operation would be seen in neither. */
+/* The op number of a slot, including an operation that reached the total but not `applied`. The total is read first:
+ * were it second, a helper could complete the slot and replace its tag between the two reads, and the operation would
+ * be seen in neither. */
 static uint64_t effective_op(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
 {
     uint64_t word = atomic_load(&ledger->total[gpu].word);
@@ -71,7 +71,7 @@ int sl_account_reserve(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gp
         uint64_t have = word & UNITS_MASK;
         if (have > limit_units || units > limit_units - have)
             return -ENOMEM;
-        if (tag_slot(word) != slot) /* one's own is complete */
+        if (tag_slot(word) != slot) /* the slot's own tag is complete */
             complete(ledger, gpu, word);
     } while (
         !atomic_compare_exchange_weak(total, &word, pack((word & UNITS_MASK) + units, slot, op)));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory accounts in the ledger page: exact between processes, without a lock, and right after a
- * SIGKILL at any instruction.
+ * Memory accounts in the ledger page: exact between processes, without a lock, and right after a SIGKILL at any
+ * instruction.
  *
- * The shared total is the only word the limit is checked against. It carries the tag (slot, op) of
- * the operation that wrote it last. An operation n of a slot
- *   1. writes used[n & 1] (the slot's usage after the operation; not yet believed),
+ * The shared total is the only word the limit is checked against. It carries the tag (slot, op) of the operation that
+ * wrote it last. An operation n of a slot
+ *   1. writes used[n & 1] (the slot's usage after the operation; not valid yet),
  *   2. moves the total by compare-and-swap, tagging it (slot, n): from here it has happened,
- *   3. sets the slot's `applied` to n, which makes used[n & 1] the believed one.
- * Whoever is about to overwrite a tag first does step 3 for its owner, so an operation that reached
- * step 2 is never half done, whoever dies. One slot's operations are serialised by its owner (a
- * lock inside the process), different slots' are not.
+ *   3. sets the slot's `applied` to n, which makes used[n & 1] the valid figure.
+ * A process that is about to overwrite a tag first does step 3 for the tag's owner, so an operation that reached step 2
+ * is never half done, whichever process dies. The owner of a slot serialises its operations (a lock inside the
+ * process); operations of different slots are not serialised.
  *
  * All functions tolerate any content of the page; they index only by checked values.
  */
@@ -38,13 +38,13 @@ void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t g
 /* Usage of one slot and of the whole tenant, in units. */
 uint64_t sl_account_slot(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 uint64_t sl_account_total(const struct sl_ledger_page *ledger, uint32_t gpu);
-/* Counts a slot's operations: the same number at two moments means that nothing happened between. */
+/* Counts a slot's operations: the same number at two moments means that none happened in between. */
 uint64_t sl_account_operations(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 
 /*
- * Returns everything a dead process's slot still has, on every GPU. Only for the arbiter, once the
- * process is gone. Bounded work: false when the tenant's other processes (or a hostile page) kept
- * it from finishing; try again later. Harmless to repeat.
+ * Returns all units of a dead process's slot, on every GPU. Only for the arbiter, once the process is gone. Limited
+ * work: false when the tenant's other processes (or a hostile page) kept it from finishing; try again later. Harmless
+ * to repeat.
  */
 bool sl_account_reap(struct sl_ledger_page *ledger, uint32_t slot);
 

@@ -12,8 +12,8 @@
 #include "sluice/attach.h"
 
 /*
- * Root's own arbiter lives in the same place on a machine without containers, in a directory of mode 0700. What
- * the agent mounts is open to all and read-only, so nobody in a container can make it look like that.
+ * Without containers, root's own arbiter has the same path, in a directory of mode 0700. The agent's mount is open to
+ * all and read-only, so no process in a container can make it look like that.
  */
 static bool is_private_of_another(void)
 {

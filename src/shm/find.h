@@ -5,9 +5,9 @@
 
 enum sl_attach_found {
     SL_ATTACH_NONE,    /* no */
-    SL_ATTACH_FOREIGN, /* no: the directory is another user's arbiter's own, and closed to us */
+    SL_ATTACH_FOREIGN, /* no: another user's arbiter has the directory, closed to us */
     SL_ATTACH_MOUNTED, /* yes */
-    SL_ATTACH_HIDDEN,  /* it cannot be told; to be on the safe side: yes. errno says why */
+    SL_ATTACH_HIDDEN,  /* not known; to be on the safe side: yes. errno says why */
 };
 
 enum sl_attach_found sl_attach_find(void);

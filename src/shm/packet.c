@@ -157,8 +157,8 @@ static void collect_fds(struct msghdr *mh, struct sl_packet_fds *ret)
     }
 }
 
-/* Looks at the next packet and leaves it there. The kernel drops descriptors that find no room in
- * `control`, but the packet keeps its own references to them: nothing is closed. */
+/* Looks at the next packet and leaves it in the queue. The kernel drops descriptors that find no room in `control`, but
+ * the packet keeps its own references to them: nothing is closed. */
 static int look_at(int sock, struct msghdr *mh)
 {
     char first;
@@ -186,7 +186,7 @@ bool sl_packet_hang_up(int sock)
         char buf[CMSG_SPACE(sizeof(struct ucred))];
     } control;
     int on = 1;
-    (void)shutdown(sock, SHUT_RDWR); /* from now on nothing can be added */
+    (void)shutdown(sock, SHUT_RDWR); /* from now on no packet can be added */
     /* With the sender's credentials beside it, even an empty packet differs from the end. */
     bool fds = setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0;
     while (!fds) {

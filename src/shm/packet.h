@@ -26,7 +26,7 @@ union sl_packet {
     struct sl_msg_process process;
 };
 
-/* Descriptors received with a packet; those not taken are closed by sl_packet_fds_close. */
+/* Descriptors received with a packet; sl_packet_fds_close closes those that were not taken. */
 struct sl_packet_fds {
     int fd[SL_PACKET_FDS];
     int count;
@@ -39,7 +39,8 @@ void sl_packet_init(struct sl_msg *h, enum sl_msg_type type, size_t size);
 size_t sl_packet_size(enum sl_msg_type type);
 
 int sl_packet_connect(const char *path, struct sl_err *err) SL_MUST_CHECK; /* fd or -errno */
-/* The same without waiting, and the descriptor does not block: -EAGAIN while more wait to be accepted than may. */
+/* The same without waiting, and the descriptor does not block: -EAGAIN while the server's queue of connections is
+ * full. */
 int sl_packet_connect_now(const char *path, struct sl_err *err) SL_MUST_CHECK;
 int sl_packet_listen(const char *path, int backlog,
                      struct sl_err *err) SL_MUST_CHECK; /* likewise; non-blocking */
@@ -48,24 +49,23 @@ int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_co
                    struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Receives one checked packet. 0 and *packet filled; -EAGAIN on a non-blocking socket with nothing
- * there; -ECONNRESET when the peer is gone; -EPROTO when it speaks nonsense. With `fds` NULL a packet
- * that brings descriptors is nonsense too: it is refused and stays where it is, so that nothing in it is
- * ever closed here.
+ * Receives one checked packet. 0 and *packet filled; -EAGAIN on a non-blocking socket without a packet; -ECONNRESET
+ * when the peer is gone; -EPROTO when the packet is malformed. With `fds` NULL a packet that brings descriptors is
+ * malformed too: it is refused and stays in the queue, so that nothing in it is ever closed here.
  *
- * With `fds` this may block for as long as a hostile peer likes: descriptors that are not wanted are
- * closed in the call, by us or by the kernel, and close() of a lingering socket or of a file on somebody's
- * file system waits. A loop that serves others asks sl_packet_brings_fds first.
+ * With `fds` this may block for as long as a hostile peer likes: unwanted descriptors are closed in the call, by us or
+ * by the kernel, and close() of a lingering socket or of a file on a foreign file system waits. A loop that serves
+ * others asks sl_packet_brings_fds first.
  */
 int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
                    struct sl_err *err) SL_MUST_CHECK;
 
-/* Does the next packet bring descriptors? 1, 0, or -errno (-EAGAIN: nothing is there). Takes nothing,
- * closes nothing, never blocks on a non-blocking socket. */
+/* Does the next packet bring descriptors? 1, 0, or -errno (-EAGAIN: there is no packet). Takes nothing, closes nothing,
+ * never blocks on a non-blocking socket. */
 int sl_packet_brings_fds(int sock) SL_MUST_CHECK;
 
-/* Ends a connection (non-blocking) and closes it. False when descriptors lie unread in it: then it is shut
- * down but still open, because close() would close those too, and may block. */
+/* Ends a connection (non-blocking) and closes it. False when descriptors lie unread in it: then it is shut down but
+ * still open, because close() would close those descriptors too, and may block. */
 bool sl_packet_hang_up(int sock) SL_MUST_CHECK;
 
 void sl_packet_fds_close(struct sl_packet_fds *fds);

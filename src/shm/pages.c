@@ -37,16 +37,15 @@ int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret, struct s
     SL_CLEANUP(close) int fd = make_memfd("sluice-lease", sizeof(struct sl_lease_page), &addr, err);
     if (fd < 0)
         return fd;
-    /* Our writable mapping exists; FUTURE_WRITE forbids every later one, also through
-     * /proc/self/fd. Kernels before 5.1 lack it: there the page is only as safe as its mapping,
-     * which `sluice doctor` reports. */
+    /* Our writable mapping exists; FUTURE_WRITE forbids every later one, also through /proc/self/fd. Kernels before 5.1
+     * lack this seal: there the page is only as safe as its mapping, which `sluice doctor` reports. */
     if (fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0 &&
         fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) != 0) {
         int cause = errno;
         (void)munmap(addr, sizeof(struct sl_lease_page));
         return sl_err_errno(err, cause, "cannot seal the lease page");
     }
-    /* What is handed out is opened read-only: on kernels without that seal it is the only guard. */
+    /* The descriptor for tenants is opened read-only: on kernels without that seal this is the only guard. */
     char self[40];
     (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
     int read_only = open(self, O_RDONLY | O_CLOEXEC);
@@ -87,8 +86,8 @@ int sl_ledger_create(const uint8_t cookie[16], uint32_t gpu_count, struct sl_led
     return 0;
 }
 
-/* The descriptor must have the right size and be unable to lose it. Seals come first: asking for them
- * touches nothing but memory, while fstat() of a file on somebody's file system may wait for ever. */
+/* The descriptor must have the right size and be unable to lose it. Seals come first: asking for them touches only
+ * memory, while fstat() of a file on a foreign file system may wait for ever. */
 static int check_fd(int fd, size_t size, const char *what, struct sl_err *err)
 {
     struct stat st;

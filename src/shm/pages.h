@@ -23,8 +23,8 @@ struct sl_ledger_map {
 #define SL_LEASE_MAP_INIT  {-1, NULL}
 #define SL_LEDGER_MAP_INIT {-1, NULL}
 
-/* Arbiter: a fresh lease, mapped read-write here, sealed so that nobody else can ever write it.
- * The caller fills name, gpu_count and gpu[] before handing the descriptor out. */
+/* Arbiter: a new lease, mapped read-write here, sealed so that no other process can ever write it. The caller fills
+ * name, gpu_count and gpu[] before it passes the descriptor on. */
 int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 
@@ -32,8 +32,8 @@ int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret,
 int sl_ledger_create(const uint8_t cookie[16], uint32_t gpu_count, struct sl_ledger_map *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 
-/* Tenant: takes the received descriptors, checks them, maps them. On failure fd stays the
- * caller's. Refuses another magic, version or size: -EPROTO, saying which side to upgrade. */
+/* Tenant: takes the received descriptors, checks them, maps them. On failure the caller keeps fd. Refuses another
+ * magic, version or size: -EPROTO, saying which side to upgrade. */
 int sl_lease_attach(int fd, struct sl_lease_map *ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* Both sides. `cookie` non-NULL must match (an arbiter adopting a ledger after a restart). The
@@ -41,8 +41,8 @@ int sl_lease_attach(int fd, struct sl_lease_map *ret, struct sl_err *err) SL_MUS
 int sl_ledger_attach(int fd, const uint8_t *cookie, struct sl_ledger_map *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 
-/* Is this memory that cannot change its size, as our pages are? Asking never blocks, whatever it is, and
- * neither does closing what passes. */
+/* Is this memory that cannot change its size, as our pages are? The check never blocks for any descriptor, and closing
+ * a descriptor that passes does not block either. */
 bool sl_page_fd(int fd);
 
 /* Accept NULL and empty maps; unmap and close. */

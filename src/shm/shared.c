@@ -12,7 +12,7 @@ enum kind { FREE, MAKING, OPEN, CLOSING };
 #define KIND_MASK     0x3U
 #define BY_DESCRIPTOR 0x4U
 #define GPU_SHIFT     8
-#define WHO_SHIFT     16 /* slot + 1 of the one who works on it */
+#define WHO_SHIFT     16 /* slot + 1 of the process that works on it */
 #define CLOSE_TRIES   100
 #define AGAIN_TRIES   1000
 
@@ -42,7 +42,7 @@ static bool is_entry(uint32_t entry)
     return entry >= SL_PROCESS_SLOTS && entry < SL_MAX_SLOTS;
 }
 
-/* Does any slot but this one hold it? */
+/* Does any other slot hold it? */
 static bool has_other_holders(const struct sl_shared *s, uint32_t slot)
 {
     for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
@@ -58,12 +58,12 @@ static bool has_holders(const struct sl_shared *s)
     return has_other_holders(s, UINT32_MAX);
 }
 
-/* The end of MAKING or CLOSING, by the one who is named in the state or in its stead. */
+/* The end of MAKING or CLOSING, by the process that the state names or on its behalf. */
 static bool give_up(struct sl_ledger_page *ledger, uint32_t entry)
 {
     struct sl_shared *s = &ledger->slot[entry].shared;
     if (!sl_account_reap(ledger, entry)) {
-        /* The tenant's own processes kept it from the total all the time: left for the arbiter. */
+        /* The tenant's own processes changed the total all the time: leave it to the arbiter. */
         atomic_store(&s->state, state_of(CLOSING, 0, false, SL_SHARED_BY_ARBITER));
         return false;
     }
@@ -90,12 +90,12 @@ static bool close_if_unused(struct sl_ledger_page *ledger, uint32_t entry, uint3
         SL_FAULT("shared.close.begun");
         if (!has_holders(s))
             return give_up(ledger, entry);
-        atomic_store(&s->state, state); /* somebody joined: look again once that one has looked */
+        atomic_store(&s->state, state); /* a process has joined: look again once it has looked */
     }
     return false;
 }
 
-/* A free entry becomes ours to make, with the units in it. False: it was not free. */
+/* Takes a free entry for MAKING, with the units in it. False: it was not free. */
 static bool begin_making(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot, uint64_t id,
                          uint32_t gpu, uint64_t units)
 {
@@ -169,7 +169,7 @@ bool sl_shared_again(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
             atomic_store(&s->state, state_of(OPEN, gpu, by_descriptor, slot));
             return true;
         }
-        (void)sched_yield(); /* another holder is at it */
+        (void)sched_yield(); /* another holder works on it */
     }
     return false;
 }
@@ -214,7 +214,7 @@ bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t
         return false;
     struct sl_shared *s = &ledger->slot[entry].shared;
     uint32_t state = atomic_load(&s->state), gpu = gpu_of(state);
-    /* MAKING again: units that are on their way count twice for a moment, in this direction too. */
+    /* MAKING again: moving units count twice for a moment, in this direction too. */
     if (kind_of(state) != OPEN || (state & BY_DESCRIPTOR) ||
         !atomic_compare_exchange_strong(&s->state, &state, state_of(MAKING, gpu, false, slot)))
         return false;
@@ -247,8 +247,8 @@ bool sl_shared_moving(const struct sl_ledger_page *ledger)
     return false;
 }
 
-/* MAKING or CLOSING, in the stead of one who died inside. If others hold it, he had not seen them yet: then the
- * entry is theirs. */
+/* Ends MAKING or CLOSING on behalf of a process that died inside. If other processes hold the entry, the dead process
+ * had not seen them yet: then the entry is theirs. */
 static bool finish(struct sl_ledger_page *ledger, uint32_t entry, sl_shared_kept *kept)
 {
     struct sl_shared *s = &ledger->slot[entry].shared;
@@ -277,7 +277,7 @@ bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, c
         }
         bool begun = kind_of(state) == MAKING || kind_of(state) == CLOSING;
         if (begun && (who_of(state) == SL_SHARED_BY_ARBITER || dead(who_of(state), arg)))
-            done = done && finish(ledger, entry, kept); /* after one that fails: holders only */
+            done = done && finish(ledger, entry, kept); /* after a failure: remove holders only */
         else
             (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
     }

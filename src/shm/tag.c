@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Lines have less than a hundred characters. A machine with more locks than this has is one where
- * somebody makes them for their own sake. */
+/* Lines have less than a hundred characters. More locks than this are made only to disturb us. */
 #define MOST_BYTES ((size_t)512 << 10)
 
 bool sl_tag_put(int fd, uint64_t id, uint64_t units)
@@ -28,7 +27,7 @@ struct tag {
     uint64_t first, last;
 };
 
-/* Called with every tag in a file of the kernel's, until it says yes. */
+/* Called with every tag in a file of the kernel, until it returns true. */
 typedef bool see_function(const struct tag *tag, void *arg);
 
 static bool parse(const char *line, struct tag *tag)
@@ -68,7 +67,7 @@ static enum end scan(const char *path, see_function *see, void *arg)
         }
         have = strlen(line);
         if (have >= sizeof(buf) - 1)
-            have = 0; /* no line of theirs is so long */
+            have = 0; /* no line of the kernel is so long */
         memmove(buf, line, have);
     }
     (void)close(fd);
