@@ -30,7 +30,7 @@ static const char *named_file(const struct sl_agent *a)
     return value ? value : sl_config_variable(a->environ_list, "CONFIG_FILE");
 }
 
-/* The file "default", where it exists and nothing names another file. */
+/* The file that the label names, else the option, else "default" where it exists. */
 static const char *choice(const struct sl_agent *a, char *path, size_t size)
 {
     const char *name = a->config_label[0] ? a->config_label : a->opt.default_config;

@@ -66,7 +66,7 @@ static void took_over(void *data)
     sl_agent_replan(data);
 }
 
-/* In the place of an installed tree, or of a build tree, relative to the program. */
+/* The places of an installed tree and of a build tree, relative to the program. */
 static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
     static const char *const places[] = {"../" SLUICE_LIBDIR "/sluice/libsluice.so",

@@ -62,7 +62,7 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 
 /* --- the Node ------------------------------------------------------------------------------------ */
 
-/* HAMi has one "count" for each card; we have one for the whole node. */
+/* Returns the "count" for HAMi's register: one figure for all cards of the node. */
 static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *inv,
                           struct sl_promise_node *ret)
 {

@@ -48,7 +48,7 @@ static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant
         }
 }
 
-/* Does all memory in use on the card belong to processes again, except for the part that never does? */
+/* A card is settled when all memory in use belongs to processes again, except for the part that never does. */
 static void settle_card(struct measure *k, const struct snapshot *s)
 {
     uint64_t processes = 0;

@@ -52,7 +52,7 @@ static int pair_open(struct pair *p, const char *common_name, time_t from, time_
         rc = gnutls_x509_crt_init(&p->crt);
     if (rc == 0)
         rc = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
-    serial[0] = (serial[0] & 0x7f) | 0x40; /* positive, and no leading zero bits */
+    serial[0] = (serial[0] & 0x7f) | 0x40; /* positive, and no leading zero byte */
     if (rc == 0)
         rc = gnutls_x509_crt_set_version(p->crt, 3);
     if (rc == 0)

@@ -106,7 +106,7 @@ static void set_body_max(struct sl_http_call *call, const char *url, const char 
     call->unread = call->body_max == 0;
 }
 
-/* Refuses a body before the client sends it: it is far too large. */
+/* Is the body so large that the client need not even send it? */
 static bool hopeless(struct sl_http_call *call)
 {
     const char *length = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Content-Length");

@@ -335,7 +335,7 @@ bool sl_stream_is_capturing(CUstream stream, bool per_thread)
     if (!ask)
         return false;
     if (ask(stream, &status) != CUDA_SUCCESS) {
-        sl_graph_mem_seen(); /* perhaps it has: then examine graphs from now on */
+        sl_graph_mem_seen(); /* perhaps it captures: examine graphs from now on */
         return false;
     }
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;

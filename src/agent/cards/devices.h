@@ -5,7 +5,7 @@
  * sl_devices_destroy, which must not be called from a callback.
  *
  * A question to NVML every second costs a tenant that keeps the card busy 1.6-2.2 % (measured on an H200), hence the
- * slow poll: urgent news come as events.
+ * slow poll: urgent changes come as events.
  */
 #ifndef SLUICE_AGENT_CARDS_DEVICES_H
 #define SLUICE_AGENT_CARDS_DEVICES_H

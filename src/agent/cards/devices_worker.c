@@ -121,7 +121,7 @@ static int open_cards(struct core *core, struct sl_gpu **ret, struct sl_err *err
     return sl_gpu_open_at(library, root, ret, err);
 }
 
-/* Makes both threads leave the cards, closes the cards and opens them again. */
+/* Makes the event thread leave the driver, closes the cards and opens them again. */
 static int reopen(struct core *core, struct sl_err *err)
 {
     uint64_t until = sl_now_ns() + (uint64_t)core->event_wait_ms * 2 * SL_NS_PER_MS + SL_NS_PER_S;

@@ -233,7 +233,7 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
     for (struct plugin *p = plugins->plugins; p; p = p->next) {
         if (p->state != PLUGIN_NEW)
             continue;
-        /* An old server that still stops would remove the new socket: see sl_plugin_serve(). */
+        /* The end of an old plugin's stream would end the new registration: see sl_plugin_serve(). */
         sl_plugin_free(take(&plugins->retiring, p->devices.res.name));
         sl_plugin_free(take(&plugins->vacating, p->devices.res.name));
         sl_plugin_register(p);

@@ -70,7 +70,7 @@ static void fill_process(struct sl_metrics_agent *a)
     SL_CLEANUP(closedir) DIR *fds = opendir("/proc/self/fd");
     if (!fds)
         return;
-    a->open_fds = -3; /* ".", ".." and this directory itself */
+    a->open_fds = -3; /* ".", ".." and this directory's descriptor */
     while (readdir(fds))
         a->open_fds += 1;
 }

@@ -47,7 +47,7 @@ bool sl_mps_speaks_of_fault(const char *text)
     return strcasestr(text, "fatal") != NULL;
 }
 
-/* Also a server that ended without a request. */
+/* A line about a fault, or about a server that ended with an error. */
 static bool worth_a_look(const char *line)
 {
     const char *status = strstr(line, "exited with status ");
