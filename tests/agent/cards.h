@@ -29,7 +29,7 @@ struct cards {
     struct card card[CARDS_MAX];
     size_t count;
     bool hang, events_hang; /* calls do not return */
-    unsigned hanging;       /* calls that do not */
+    unsigned hanging;       /* number of such calls */
     unsigned opens, closes, infos;
     int open_result, count_result, events_result;
     struct sl_gpu_event event[64];
@@ -183,7 +183,7 @@ static inline void cards_add_mig(struct cards *c, size_t i, const char *uuid, ui
     m->compute_instance = ci;
 }
 
-/* Sets a flag under the lock and wakes whoever hangs on it. */
+/* Sets a flag under the lock and wakes the threads that hang on it. */
 #define cards_set(c, field, value)                                                                 \
     do {                                                                                           \
         (void)pthread_mutex_lock(&(c)->lock);                                                      \

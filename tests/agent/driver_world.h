@@ -37,7 +37,7 @@ void world_node(const struct driver_world *w, const char *rel);
 /* Below proc. */
 void world_proc(const struct driver_world *w, const char *rel, const char *text);
 
-/* What a Debian machine with two cards has: libraries, links, programs, nodes, capabilities. */
+/* The tree of a Debian machine with two cards: libraries, links, programs, nodes, capabilities. */
 void world_debian(const struct driver_world *w);
 /* The driver found in it, with the host seeing the root as /run/nvidia/driver. */
 struct sl_driver *world_find(const struct driver_world *w);

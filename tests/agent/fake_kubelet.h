@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kubelet's end of the device plugin protocol, in the test's own loop, with the manners of a real one and,
- * when told so, with bad ones. */
+/* Kubelet's end of the device plugin protocol, in the test's own loop: behaves as a real kubelet or, when told so,
+ * badly. */
 #ifndef SLUICE_TESTS_AGENT_FAKE_KUBELET_H
 #define SLUICE_TESTS_AGENT_FAKE_KUBELET_H
 
@@ -24,7 +24,7 @@ enum fake_manners {
     FAKE_RACES,      /* up to 1.36: the end of an old stream disconnects the new client, once */
 };
 
-/* What it knows of one resource. */
+/* The data of one resource. */
 struct fake_resource {
     struct fake_kubelet *kubelet;
     char name[128], endpoint[128];

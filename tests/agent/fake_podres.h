@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kubelet's PodResources, in the test's own loop: what was placed is listed until it is taken away. */
+/* Kubelet's PodResources, in the test's own loop: a placed device is listed until it is taken away. */
 #ifndef SLUICE_TESTS_AGENT_FAKE_PODRES_H
 #define SLUICE_TESTS_AGENT_FAKE_PODRES_H
 

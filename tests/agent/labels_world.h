@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inventories and plans put together by hand: a test of labels says what is there and what is advertised. */
+/* Inventories and plans put together by hand: a test of labels sets the cards and the resources. */
 #ifndef SLUICE_TESTS_AGENT_LABELS_WORLD_H
 #define SLUICE_TESTS_AGENT_LABELS_WORLD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A directory, a loop, a kubelet that is none, and the plugins under test. */
+/* A directory, a loop, a fake kubelet, and the plugins under test. */
 #ifndef SLUICE_TESTS_AGENT_PLUGIN_WORLD_H
 #define SLUICE_TESTS_AGENT_PLUGIN_WORLD_H
 

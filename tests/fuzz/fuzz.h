@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every fuzz target offers, to libFuzzer or to driver.c. */
+/* The functions that every fuzz target offers, to libFuzzer or to driver.c. */
 #ifndef SLUICE_TESTS_FUZZ_H
 #define SLUICE_TESTS_FUZZ_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A loop whose clock a test may push forward, and a fake API server in it that writes, byte by byte, what
- * the test says: whole answers, streams, halves of lines, nothing at all.
+ * A loop whose clock a test may push forward, and a fake API server in it that writes the test's bytes exactly: whole
+ * answers, streams, halves of lines, nothing at all.
  */
 #ifndef SLUICE_TESTS_HTTP_WORLD_H
 #define SLUICE_TESTS_HTTP_WORLD_H

@@ -11,7 +11,7 @@
 #include "shm/pages.h"
 
 #define GIB             (1ULL << 30)
-/* An arbiter that does not answer at all; one that is slow, with a thousand processes, is none. */
+/* After this time the arbiter counts as dead; a slow arbiter with a thousand processes answers earlier. */
 #define WORLD_ANSWER_MS 60000
 
 struct world {
@@ -37,7 +37,7 @@ struct sl_msg_lease lease_ask(const char *name, uint64_t memory_bytes);
 /* Returns the answer's type; text in *ret. */
 enum sl_msg_type world_call(int fd, const struct sl_msg *ask, union sl_packet *ret);
 
-/* What a process of the tenant has after HELLO. */
+/* The descriptors and pages of a tenant's process after HELLO. */
 struct peer {
     int sock;
     uint32_t slot;

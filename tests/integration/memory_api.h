@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver functions the test programs use, reachable in each way a program may reach them. Driver
- * API only, so the same programs run on a real GPU.
+ * The driver functions of the test programs, found in each way that a program may use. Driver API only, so the same
+ * programs run on a real GPU.
  */
 #ifndef SLUICE_TESTS_MEMORY_API_H
 #define SLUICE_TESTS_MEMORY_API_H

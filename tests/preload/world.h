@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libsluice's own code linked into the test, in front of the simulated driver: the test owns the
- * tenant's pages, and what is behind each hook can be taken away or made to fail.
+ * libsluice's own code linked into the test, in front of the simulated driver: the test owns the tenant's pages, and
+ * can remove the function behind each hook or make it fail.
  */
 #ifndef SLUICE_TESTS_PRELOAD_WORLD_H
 #define SLUICE_TESTS_PRELOAD_WORLD_H
@@ -37,7 +37,7 @@ void world_limit(uint64_t bytes);
 void world_gate(uint32_t turn, enum sl_gate state);
 uint64_t world_used_bytes(void);
 
-/* Replaces what is behind a symbol; world_restore() undoes all of that. */
+/* Removes the function behind a symbol; world_restore() undoes all of that. */
 void world_missing(enum sl_symbol symbol);
 void world_failing(enum sl_symbol symbol); /* answers 999 from now on */
 void world_answer(enum sl_symbol symbol, void *function);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 by hand: frames nobody in his right mind would send, and what comes back. */
+/* HTTP/2 by hand: frames that no sane client would send, and the answers. */
 #ifndef SLUICE_TESTS_RPC_RAW_H
 #define SLUICE_TESTS_RPC_RAW_H
 

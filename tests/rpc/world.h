@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop with an echo server and a client in it, and calls that remember what happened to them. */
+/* A loop with an echo server and a client in it, and calls that record their results. */
 #ifndef SLUICE_TESTS_RPC_WORLD_H
 #define SLUICE_TESTS_RPC_WORLD_H
 
@@ -24,7 +24,7 @@ struct world {
     struct sl_err why;
 };
 
-/* What became of a call. */
+/* The result of a call. */
 struct result {
     struct sl_rpc_call *call;
     unsigned messages, done;
@@ -34,7 +34,7 @@ struct result {
     char text[600], last[64];
 };
 
-/* Time in tests that want to say what time it is. */
+/* The clock of tests that set the time themselves. */
 extern uint64_t world_now_ns;
 uint64_t world_clock(void);
 
@@ -48,9 +48,9 @@ struct sl_rpc_client *world_client(struct world *w, const struct sl_rpc_limits *
 int world_raw(struct world *w);
 
 void world_step(struct world *w, int timeout_ms);
-/* Steps until nothing happens any more at once. */
+/* Steps until there is nothing more to do at once. */
 void world_settle(struct world *w);
-/* Steps until *flag is at least n; fails after ten seconds of nothing. */
+/* Steps until *flag is at least n; fails after ten seconds without progress. */
 void world_until(struct world *w, const unsigned *flag, unsigned n);
 
 extern const struct sl_rpc_call_ops world_unary, world_stream;

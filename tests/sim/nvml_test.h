@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of the simulated NVML: load it, and stand in for processes that use the cards. */
+/* For tests of the simulated NVML: loads it, and makes processes that use the cards. */
 #ifndef SLUICE_TESTS_NVML_TEST_H
 #define SLUICE_TESTS_NVML_TEST_H
 

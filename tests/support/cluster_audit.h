@@ -7,7 +7,7 @@
 
 #include "controller/cluster_internal.h"
 
-/* What the pods of a GPU hold, added up from the grants, against what the engine says is free. */
+/* Compares the sum of the grants on a GPU with the engine's free figures. */
 static inline int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigned gpu,
                             struct sl_err *err)
 {
@@ -35,7 +35,7 @@ static inline int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, 
     return 0;
 }
 
-/* Every book of the cluster against the others. */
+/* Compares every book of the cluster with the others. */
 static inline int cluster_audit(struct sl_cluster *c, struct sl_err *err)
 {
     struct sl_map_walk walk = {.bucket = 0};

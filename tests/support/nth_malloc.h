@@ -15,9 +15,9 @@ struct nth_malloc {
     _Atomic unsigned long fail_at;  /* 0: none fails */
     _Atomic unsigned long asked;    /* allocations since nth_malloc_set() */
     _Atomic unsigned long failures; /* of these */
-    _Atomic long live;              /* allocations that nobody has freed */
-    _Atomic bool persistent;        /* those after fail_at fail too */
-    _Atomic bool idle; /* the code that runs now is not on trial: it asks without being counted */
+    _Atomic long live;              /* allocations that are not freed */
+    _Atomic bool persistent;        /* all allocations after fail_at fail too */
+    _Atomic bool idle; /* the running code is not under test: its allocations are not counted */
 };
 extern struct nth_malloc nth_malloc;
 

@@ -18,7 +18,7 @@ static inline uint64_t rng_next(struct rng *r)
     return x ^ (x >> 31);
 }
 
-/* 0 … bound-1, or 0 of nothing; the bias is of no matter to a test. */
+/* 0 … bound-1, or 0 if bound is 0; the bias does not matter for a test. */
 static inline uint64_t rng_below(struct rng *r, uint64_t bound)
 {
     return bound ? rng_next(r) % bound : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a cmocka program begins whose cases each have an arbiter of their own: one world, its begin and end, and a
- * look at what `status` tells. With an argument, only the case of that name runs.
+ * The beginning of a cmocka program whose cases each have an arbiter of their own: one world, its begin and end, and a
+ * reader of `status`. With an argument, only the case of that name runs.
  */
 #ifndef SLUICE_TESTS_WORLD_CASE_H
 #define SLUICE_TESTS_WORLD_CASE_H
@@ -68,7 +68,7 @@ static inline struct sl_msg_gpu world_card(void)
     return found;
 }
 
-/* A name that no case has is a mistake, and no success. */
+/* An unknown case name is an error. */
 #define WORLD_MAIN(cases, argc, argv)                                                              \
     (world_chosen(cases, sizeof(cases) / sizeof((cases)[0]), argc, argv)                           \
          ? cmocka_run_group_tests(cases, NULL, NULL)                                               \

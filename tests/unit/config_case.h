@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the configuration share. */
+/* Shared by the tests of the configuration. */
 #ifndef SLUICE_TESTS_CONFIG_CASE_H
 #define SLUICE_TESTS_CONFIG_CASE_H
 

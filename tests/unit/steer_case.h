@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of steering have in common: a world for each case, and programs of several kinds. */
+/* Shared by the tests of steering: a world for each case, and programs of several kinds. */
 #ifndef SLUICE_TESTS_STEER_CASE_H
 #define SLUICE_TESTS_STEER_CASE_H
 

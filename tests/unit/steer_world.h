@@ -17,7 +17,7 @@
 #define WORLD_PROCS   80U
 #define WORLD_GPUS    4U
 
-/* What a program does: bursts of kernels, launched one after the other, then it waits for them. */
+/* The work of a program: bursts of kernels, launched one after the other, then it waits for them. */
 struct world_load {
     uint64_t kernel_ns;
     uint32_t count;     /* kernels in a burst; 0: its queue is never empty */
@@ -62,7 +62,7 @@ struct world_tenant {
     struct sl_steer_seen seen;
     bool was_active;
     void (*lie)(struct sl_steer_seen *seen, uint64_t now_ns);
-    /* what came of it */
+    /* the results */
     uint64_t ran_ns;      /* GPU time it had, on all of its GPUs together */
     uint64_t progress_ns; /* … in which its kernels went on: a gang's spin while they wait */
     uint64_t bursts, latency_max_ns, latency_sum_ns;
@@ -75,14 +75,14 @@ struct world_gpu {
     uint64_t ready_ns; /* the switch to it is through */
     uint64_t slice_end_ns;
     uint64_t
-        starved_at_ns; /* since when nobody who has work is on, though nobody has a limit; 0: not so */
+        starved_at_ns; /* since when no process with work is on, though there is no limit; 0: not so */
 };
 
 struct world {
     struct sl_steer *steer;
     uint64_t now_ns, wake_ns, jitter;
     uint64_t decides, orders;
-    bool deaf; /* nobody obeys: what the hardware does by itself */
+    bool deaf; /* no process obeys: the hardware alone shares */
     uint32_t n_gpus, n_procs;
     struct world_gpu gpu[WORLD_GPUS];
     struct world_tenant t[WORLD_TENANTS];
@@ -100,13 +100,13 @@ void world_add(struct world *w, uint32_t id, struct sl_steer_spec spec);
 uint32_t world_start(struct world *w, uint32_t tenant, uint32_t gpu, struct world_load load);
 void world_set(struct world *w, uint32_t id, struct sl_steer_spec spec);
 void world_remove(struct world *w, uint32_t id);
-/* It does something else from now on. */
+/* Gives it another load from now on. */
 void world_load_set(struct world *w, uint32_t proc, struct world_load load);
 /* It ends its work and launches nothing more. */
 void world_stop(struct world *w, uint32_t proc);
 void world_run(struct world *w, uint64_t ns);
 
-/* Runs, and says what part of that time each tenant had on the GPU, in permille. */
+/* Runs, and returns each tenant's part of that time on the GPU, in permille. */
 struct world_shares {
     uint32_t permille[WORLD_TENANTS];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of turn-taking have in common: a world for each case. */
+/* Shared by the tests of turn-taking: a world for each case. */
 #ifndef SLUICE_TESTS_TURNS_CASE_H
 #define SLUICE_TESTS_TURNS_CASE_H
 

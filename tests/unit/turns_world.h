@@ -37,7 +37,7 @@ struct world_tenant {
     /* the work */
     bool wants;
     uint64_t left_ns, in_flight_ns, think_until_ns;
-    /* what came of it */
+    /* the results */
     uint64_t done_ns; /* GPU time really got, on each of its GPUs */
     uint64_t grants, closes;
     uint64_t asked_ns; /* when the present burst began */
@@ -70,7 +70,7 @@ uint32_t world_share(const struct world *w, uint32_t id, uint64_t from_ns, uint6
 /* The widest miss of any 1 s window in [from, to) against a share, in permille. */
 uint32_t world_worst_second(const struct world *w, uint32_t id, uint32_t share_permille,
                             uint64_t from_ns, uint64_t to_ns);
-/* What saturating tenants on GPU 0 with these specs should get: weights, then caps. */
+/* The expected shares of saturating tenants on GPU 0 with these specs: weights, then caps. */
 void world_expected(const struct world *w, uint32_t *ret_permille);
 
 /* Checks the invariants inside turn-taking (turns_check.c): 0 or -EPROTO. */
