@@ -54,7 +54,7 @@ SL_ERROR(CONFIG_KEPT_LOG, "the old configuration stays in force: %s",
 SL_ERROR(PLAN_KEPT_LOG, "the node continues to offer the same devices as before: %s",
     "the cards changed, or the agent has just started, and the file is not for these cards (log, event `ConfigUnfit`, "
     "`/readyz`)",
-    "a file for this node; it is tried again with every change");
+    "a file for this node; the agent reads it again after every change");
 SL_ERROR(CONFIG_RESTART_LOG, "%s has changed: the change takes effect when the agent is restarted",
     "a setting that is read once (log)", "restart the pod of the agent");
 SL_ERROR(CONFIG_LABEL_UNSAVED_LOG, "cannot save the label of the Node: %s",

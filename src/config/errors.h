@@ -112,7 +112,7 @@ SL_ERROR_ALSO(WARN_MIG_PROFILE,
     "GPU %zu: the MIG profile %s is too long for a resource name: MIG device %zu is not advertised");
 SL_ERROR(WARN_MIG_EMPTY,
     "GPU %zu is in MIG mode and has no MIG devices: it is not advertised until a MIG device is made",
-    "MIG is on, and nobody has divided the card", "make MIG devices, or switch MIG off");
+    "MIG is on, but the card has no MIG instances", "make MIG devices, or switch MIG off");
 SL_ERROR(WARN_MIG_NONE,
     "GPU %zu is in MIG mode, but migStrategy is none: it is advertised as a whole card, and programs find at most one "
     "MIG device on it",

@@ -28,7 +28,7 @@ SL_ERROR_ALSO(NO_LONGER_LEADING, "this replica is no longer the leader");
 SL_ERROR(NOT_PLACING, "this controller does not place pods: start it with --extender choose",
     "`filterVerb` is configured, and `--extender` is `off` or `prioritize`", "change one of the two");
 SL_ERROR(POD_REPLACED, "another pod has the same name now",
-    "the scheduler and the watch of the controller are a moment apart", "nothing: it is tried again");
+    "the scheduler and the watch of the controller are a moment apart", "nothing: Sluice tries again by itself");
 SL_ERROR(EXT_NO_NODES, "the request names no nodes: set nodeCacheCapable: true",
     "the caller is not kube-scheduler, or its configuration differs",
     "`deploy/controller/extender/scheduler-config.yaml`");
@@ -45,7 +45,8 @@ SL_ERROR_ALSO(REVIEW_POD, "the AdmissionReview has no pod or no namespace");
 SL_ERROR_ALSO(REVIEW_NAMESPACE, "the AdmissionReview's namespace is too long");
 SL_ERROR_ALSO(REVIEW_LARGE, "an AdmissionReview of %zu bytes is too large");
 SL_ERROR(SECRET_UNUSABLE_LOG, "the certificate of Secret %s cannot be used: %s",
-    "somebody changed the Secret, or its names are not those of the Service", "nothing: the certificate is replaced");
+    "the Secret was changed, or the names in its certificate are not those of the Service",
+    "nothing: the certificate is replaced");
 SL_ERROR_ALSO(SECRET_MISSING_LOG, "Secret %s has no usable certificate: %s");
 SL_ERROR(SECRET_WRITE_LOG, "cannot write Secret %s: %s",
     "the answer of the API server is in the message; often rights are missing",
@@ -96,7 +97,7 @@ SL_ERROR_ALSO(DIALECT_LABELS_TOO,
 SL_ERROR(INIT_ALONE,
     "init container %s asks for a GPU and no container of the pod does, which works with DRA only: give a container of "
     "the pod the same request, or move the work into a container",
-    "with the device plugin, kubelet tells nobody which GPU such a container has",
+    "with the device plugin, kubelet does not tell which GPU such a container has",
     "the same request in a container of the pod; or DRA");
 SL_ERROR(POD_PRIVILEGED,
     "container %s is privileged and would see every GPU, so its share cannot be enforced: remove "
@@ -144,7 +145,7 @@ SL_ERROR(NO_NODE, "no node has room for the pod",
 SL_ERROR_ALSO(NODE_FULL, "the node has no room for %u GPUs");
 SL_ERROR_ALSO(NODE_NO_GPUS, "the node has no GPUs");
 SL_ERROR(POD_PLACED, "the pod is on node %s already",
-    "the scheduler and the watch of the controller are a moment apart", "nothing: it is tried again");
+    "the scheduler and the watch of the controller are a moment apart", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(POD_BINDING, "the pod is being bound to node %s");
 SL_ERROR_ALSO(POD_ELSEWHERE, "the pod is %s node %s");
 SL_ERROR_ALSO(POD_UNKNOWN, "the pod is not known here yet, or no longer");

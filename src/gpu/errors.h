@@ -37,9 +37,9 @@ SL_ERROR(NVML_WRONG, "%s is not an NVML library: it has no nvmlInit_v2",
 SL_ERROR(NO_XIDS, "no GPU of this machine reports XID events",
     "the card or the driver cannot report XIDs", "nothing: the health of the cards is not watched then");
 SL_ERROR(PROCESSES_GROW, "listing GPU processes: the list grows faster than it can be read",
-    "hundreds of processes start at this moment", "nothing: it is tried again");
+    "hundreds of processes start at this moment", "nothing: Sluice tries again by itself");
 SL_ERROR(MIG_NO_PLACEMENT, "MIG profile %u has no placement at memory slice %u",
-    "the MIG layout of the card changed meanwhile", "nothing: it is tried again");
+    "the MIG layout of the card changed meanwhile", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(MIG_NO_COMPUTE, "the driver has no compute instance of %u slices");
 SL_ERROR_ALSO(MIG_NOT_LISTED, "the driver does not list the MIG device that it just made");
 SL_ERROR(BACKEND_LACKS, "this GPU backend does not support the operation \"%s\"",

@@ -38,14 +38,15 @@ SL_ERROR(KUBE_URL, "the API server \"%.100s\" is not a URL: write https://HOST:P
 SL_ERROR(KUBE_PLAIN, "the token is not sent to \"%.100s\", because the connection is not encrypted: write https://",
     "`http://` and a token", "`https://`");
 SL_ERROR(KUBE_NO_ANSWER, "no answer from the API server: %s",
-    "the API server or the network does not answer", "nothing: it is tried again, and pods get their GPUs meanwhile");
+    "the API server or the network does not answer",
+    "nothing: Sluice tries again by itself, and pods get their GPUs meanwhile");
 SL_ERROR_ALSO(KUBE_SLOW, "the API server did not answer in time");
 SL_ERROR(KUBE_STATUS, "the API server answers %s %.*s with %ld%s%s",
     "the text of the API server follows. 403: rights are missing; 401: the token has expired",
     "the rights in [labels.md](labels.md)");
 SL_ERROR_ALSO(KUBE_REDIRECT, "the API server answers %s with a redirection (%ld), which this program does not follow");
 SL_ERROR(KUBE_BUSY, "%d requests to the API server are waiting already",
-    "the API server answers too slowly", "nothing: it is tried again");
+    "the API server answers too slowly", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(KUBE_OBJECT_DROPPED, "an object is ignored: there are more than %d objects");
 SL_ERROR(KUBE_ANSWER_LARGE, "the API server's answer is larger than %zu bytes",
     "another program answers on this address", "check the address in the kubeconfig");
@@ -56,7 +57,7 @@ SL_ERROR_ALSO(KUBE_LINE_LONG, "the server sent a line longer than %zu bytes");
 SL_ERROR(KUBE_PATH, "\"%.100s\" is not a path of the API",
     "a mistake in Sluice itself", "please report it");
 SL_ERROR(KUBE_SETUP, "cannot set up a request to the API server: %s",
-    "libcurl refused; its text is in the message", "nothing: it is tried again");
+    "libcurl refused; its text is in the message", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(KUBE_START, "cannot start a request to the API server: %s");
 SL_ERROR_ALSO(KUBE_CURL, "cannot set up libcurl: %s");
 SL_ERROR_ALSO(KUBE_CURL_GONE, "cannot set up libcurl");

@@ -11,7 +11,7 @@
 SL_ERROR_PART("rpc");
 
 SL_ERROR(RPC_CLOSED, "the connection is closed, or is being closed",
-    "kubelet or the agent ended, or restarts", "nothing: it is tried again");
+    "kubelet or the agent ended, or restarts", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(RPC_CALL_OVER, "the call has ended already");
 SL_ERROR_ALSO(RPC_STOPPING, "the server is stopping");
 SL_ERROR(RPC_MANY_CONNECTIONS, "there are too many connections",
@@ -32,7 +32,7 @@ SL_ERROR(RPC_SOCKET_PATH, "a socket path must have 1 to %zu bytes, but this path
 SL_ERROR(RPC_NOT_A_SOCKET, "%s is in the way and is not a socket: remove it",
     "another file has the name of the socket", "remove that file");
 SL_ERROR(RPC_START_CALL, "cannot start the call: %s",
-    "nghttp2 refused; its text is in the message", "nothing: it is tried again");
+    "nghttp2 refused; its text is in the message", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(RPC_START, "cannot start HTTP/2: %s");
 
 #endif

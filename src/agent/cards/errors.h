@@ -21,6 +21,6 @@ SL_ERROR(CARDS_NO_LIBRARY,
     "(--driver-root)",
     "the driver root is wrong, or not mounted into the agent", "`--driver-root`");
 SL_ERROR(CARDS_BUSY, "NVML has not answered for a while: try again later",
-    "the driver hangs", "nothing: it is tried again; `dmesg` may say why");
+    "the driver hangs", "nothing: Sluice tries again by itself; `dmesg` may say why");
 
 #endif

@@ -130,7 +130,7 @@ static void tell_later(struct dra_tell *t, const struct sl_err *err)
     struct sl_dra *dra = t->dra;
     struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, t->uid);
     if (!dra->silent)
-        sl_warn("cannot write the statuses of claims; it is tried again: %s", err->msg);
+        sl_warn("cannot write the status of claims: %s; the agent tries again", err->msg);
     dra->silent = true;
     if (p)
         p->retell = true;

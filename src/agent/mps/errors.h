@@ -16,15 +16,15 @@ SL_ERROR(MPS_NO_UUID, "GPU %u has no UUID, which MPS needs for the name of its d
 SL_ERROR(MPS_SMALL, "GPU %u: each of %u MPS clients would get less than 1 MiB: use fewer replicas",
     "too many replicas for the memory of the card", "fewer replicas");
 SL_ERROR(MPS_NOT_SHARED, "MPS does not share GPU %s",
-    "the configuration changed meanwhile", "nothing: it is tried again");
+    "the configuration changed meanwhile", "nothing: Sluice tries again by itself");
 SL_ERROR(MPS_NO_PROGRAM,
     "there is no nvidia-cuda-mps-control under %s: install the compute utilities of the driver, or share the cards in "
     "another way",
     "the driver root has no MPS", "install the compute utilities of the driver");
 SL_ERROR(MPS_CONTROL_GONE, "the control program ended",
-    "the MPS daemon crashed, or somebody stopped it", "nothing: it is started again");
+    "the MPS daemon crashed or was stopped", "nothing: it is started again");
 SL_ERROR(MPS_START_LOG, "cannot start the MPS daemon of GPU %u: %s",
-    "the reason follows (log, event)", "nothing: it is tried again");
+    "the reason follows (log, event)", "nothing: Sluice tries again by itself");
 SL_ERROR_ALSO(MPS_ENDED_LOG, "the MPS daemon of GPU %u ended: %s");
 SL_ERROR_ALSO(MPS_SILENT_LOG, "the MPS daemon of GPU %u does not answer%s%.120s");
 SL_ERROR_ALSO(MPS_LIMITS_LOG,
