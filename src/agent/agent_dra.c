@@ -70,7 +70,6 @@ static void took_over(void *data)
 static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
     static const char *const places[] = {"../" SLUICE_LIBDIR "/sluice/libsluice.so",
-                                         "../" SLUICE_LIBDIR "/libsluice.so",
                                          "../lib/libsluice.so"};
     char self[2048];
     if (a->opt.libsluice) {

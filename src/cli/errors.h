@@ -77,8 +77,8 @@ SL_ERROR(RUN_ARBITER_LOST, "run: the arbiter ended and cannot be started again (
     "the arbiter was killed, and a new one did not start for the reason in brackets",
     "remove the reason; the next `sluice` command starts the arbiter");
 SL_ERROR(LIBSLUICE_MISSING,
-    "libsluice.so is not installed with this program (looked for lib/libsluice.so beside %.200s): install it, or name "
-    "it with --libsluice",
+    "libsluice.so is not installed with this program (looked for lib/sluice/libsluice.so beside %.200s): install it, "
+    "or name it with --libsluice",
     "`libsluice.so` is not beside the program", "install both, or name the library with `--libsluice`");
 SL_ERROR_ALSO(LIBSLUICE_PATH_LONG, "--libsluice %.60s... is too long for a path: name a shorter one");
 SL_ERROR(LIBSLUICE_WRONG,

@@ -113,7 +113,8 @@ int sl_world_gpus(const struct sl_world *world, struct sl_gpu **ret, struct sl_e
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
                        struct sl_err *err)
 {
-    static const char *const folders[] = {"../lib", "../" SLUICE_LIBDIR, "../lib/sluice", NULL};
+    static const char *const folders[] = {"../lib/sluice", "../" SLUICE_LIBDIR "/sluice", "../lib",
+                                          NULL};
     if (named) {
         SL_CLEANUP(free) char *real = realpath(named, NULL);
         if (!real)
