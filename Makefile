@@ -9,6 +9,8 @@ MINUTES ?= 2
 COMMA := ,
 # Compilers for the ordinary build come from CC, as usual.
 CMAKE_ARGS ?=
+VERSION = $(shell awk '$$2 == "VERSION" { print $$3; exit }' CMakeLists.txt)
+COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null)
 # Warnings that depend on optimisation differ in instrumented builds: errors only in the ordinary ones.
 CONFIGURE = cmake -S . $(if $(wildcard $(1)/CMakeCache.txt),,$$(command -v ninja >/dev/null 2>&1 && echo -G Ninja)) -B $(1) $(2) $(CMAKE_ARGS) -Wno-dev --log-level=WARNING >/dev/null
 BUILD = nice cmake --build $(1) -j $(JOBS)
@@ -16,10 +18,10 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
-	coverage lint format docs install uninstall clean picture image e2e examples
+	coverage lint format docs install uninstall clean picture image e2e examples package test-package
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what building and testing need (Debian 12, Ubuntu 24.04); silent when all is there
 	@tools/deps.sh core screen test agent
@@ -90,7 +92,7 @@ bench-placement: build ## placement against the published table and its bars, a 
 	@bench/placement.py "$(TRACES)" build
 
 image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images import`; no registry needed
-	@tools/image.sh build "$$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" build/sluice-image.tar
+	@tools/image.sh build $(VERSION) build/sluice-image.tar
 
 examples: build ## the files of examples/ with Jupyter and supervisord, on a simulated GPU
 	@tools/deps.sh examples
@@ -122,8 +124,24 @@ install: deps-install ## install sluice into $(DESTDIR)$(PREFIX), by default /us
 	@$(call BUILD,build-install)
 	@DESTDIR=$(DESTDIR) cmake --install build-install --strip
 
+# Built twice, the same bytes: without debug information and names, the linker's build-id says only what is in the file.
+PACKAGE_FLAGS = -DSLUICE_TESTS=OFF -DSLUICE_WERROR=OFF -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR=lib \
+	-DSLUICE_COMMIT=$(COMMIT) -DCMAKE_C_FLAGS=-ffile-prefix-map=$(CURDIR)=. \
+	'-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG' -DCMAKE_EXE_LINKER_FLAGS=-s -DCMAKE_SHARED_LINKER_FLAGS=-s
+# The flags are those of `make install`, with agent and controller; no path of this tree is in a file.
+package: ## Debian packages and a relocatable tarball with SHA256SUMS, into build-package/packages (docs/packages.md)
+	@tools/deps.sh core screen agent package
+	@$(call CONFIGURE,build-package,$(PACKAGE_FLAGS))
+	@$(call BUILD,build-package)
+	@rm -rf build-package/stage && DESTDIR=build-package/stage cmake --install build-package --strip >/dev/null
+	@tools/package.py build-package/stage $(VERSION) build-package/packages
+
+test-package: build package ## install, upgrade and purge the packages in a bare Debian 12; lintian; needs root (docs/packages.md)
+	@tools/deps.sh package bare
+	@tests/package/bare.sh build build-package/stage $(VERSION)
+
 uninstall: ## remove what `make install` put there (with the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build-install/install_manifest.txt
 
 clean: ## remove every build directory
-	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install
+	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install build-package

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A CUDA program for the command line's tests: alloc BYTES... takes that much device memory, one
- * allocation each, prints "ok" or "error N" a line, then "total T" as cuDeviceTotalMem says, and
- * waits for the end of its input.
+ * allocation each, prints "ok" or "error N" a line, then "total T" as cuDeviceTotalMem says. Then it
+ * takes what each line of its input asks for in the same way, until the input ends.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void need(void *lib, const char *name, void *ret_function)
 {
@@ -18,6 +17,16 @@ static void need(void *lib, const char *name, void *ret_function)
         exit(2);
     }
     memcpy(ret_function, &p, sizeof(p));
+}
+
+static void take(int (*alloc)(unsigned long long *, size_t), const char *bytes)
+{
+    unsigned long long pointer;
+    int rc = alloc(&pointer, strtoull(bytes, NULL, 10));
+    if (rc == 0)
+        (void)puts("ok");
+    else
+        (void)printf("error %d\n", rc);
 }
 
 int main(int argc, char **argv)
@@ -48,19 +57,15 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "alloc: CUDA does not start: error %d\n", rc);
         return 2;
     }
-    for (int i = 1; i < argc; i++) {
-        unsigned long long pointer;
-        rc = alloc(&pointer, strtoull(argv[i], NULL, 10));
-        if (rc == 0)
-            (void)puts("ok");
-        else
-            (void)printf("error %d\n", rc);
-    }
+    for (int i = 1; i < argc; i++)
+        take(alloc, argv[i]);
     rc = total_mem(&total, device);
     (void)printf("total %zu\n", rc == 0 ? total : 0);
     (void)fflush(stdout);
-    char byte;
-    while (read(STDIN_FILENO, &byte, 1) > 0)
-        ;
+    char line[64];
+    while (fgets(line, sizeof(line), stdin)) {
+        take(alloc, line);
+        (void)fflush(stdout);
+    }
     return 0;
 }
