@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent_internal.h"
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/errors.h"
 #include "base/log.h"
 

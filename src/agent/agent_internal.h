@@ -6,7 +6,7 @@
 
 #include "agent/cards/devices.h"
 #include "agent/cards/health.h"
-#include "agent/container/driver.h"
+#include "container/driver.h"
 #include "agent/dra/dra.h"
 #include "agent/fraction/fraction.h"
 #include "agent/kubelet/plugin.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "agent/agent_internal.h"
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/errors.h"
 #include "agent/kubelet/allocate.h"
 #include "base/cleanup.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "driver_world.h"
 
 #define WHOLE   "GPU-00000000-0000-0000-0000-000000000000"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 
 #include <errno.h>
 #include <fcntl.h>

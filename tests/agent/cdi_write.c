@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 
 static int read_inventory(const struct sl_driver *driver, struct sl_inventory **ret,
                           struct sl_err *err)

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "agent/cards/devices.h"
-#include "agent/container/driver.h"
+#include "container/driver.h"
 #include "agent/dra/dra.h"
 #include "arbiter/arbiter.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/container/driver.h"
+#include "container/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "agent/container/driver_internal.h"
+#include "container/driver_internal.h"
 #include "base/fsutil.h"
 #include "driver_world.h"
 

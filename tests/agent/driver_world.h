@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/container/driver.h"
+#include "container/driver.h"
 #include "gpu/inventory.h"
 
 #if defined(__x86_64__)

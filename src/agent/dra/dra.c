@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/dra/dra_internal.h"
 #include "agent/dra/errors.h"
 #include "base/clock.h"

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 #include "agent/cards/devices.h"
-#include "agent/container/driver.h"
-#include "agent/container/edits.h"
+#include "container/driver.h"
+#include "container/edits.h"
 #include "base/loop.h"
 #include "config/config.h"
 #include "gpu/inventory.h"

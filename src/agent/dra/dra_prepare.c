@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/dra/errors.h"
 #include "base/clock.h"
 #include "base/container.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/list.h"

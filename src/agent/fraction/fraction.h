@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/container/driver.h"
-#include "agent/container/edits.h"
+#include "container/driver.h"
+#include "container/edits.h"
 #include "agent/kubelet/plugin.h"
 #include "base/loop.h"
 #include "config/config.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
 #include "base/container.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 #include "agent/kubelet/errors.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"

@@ -6,8 +6,8 @@
 #ifndef SLUICE_AGENT_KUBELET_ALLOCATE_H
 #define SLUICE_AGENT_KUBELET_ALLOCATE_H
 
-#include "agent/container/driver.h"
-#include "agent/container/edits.h"
+#include "container/driver.h"
+#include "container/edits.h"
 #include "config/config.h"
 #include "config/plan.h"
 #include "gpu/inventory.h"

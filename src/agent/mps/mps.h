@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/container/edits.h"
+#include "container/edits.h"
 #include "base/err.h"
 #include "base/loop.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of this room: see base/errtable.h. */
 /* clang-format off */
-#ifndef SLUICE_AGENT_CONTAINER_ERRORS_H
-#define SLUICE_AGENT_CONTAINER_ERRORS_H
+#ifndef SLUICE_CONTAINER_ERRORS_H
+#define SLUICE_CONTAINER_ERRORS_H
 
 #include <inttypes.h>
 

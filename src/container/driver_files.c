@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/container/driver_internal.h"
-#include "agent/container/errors.h"
+#include "container/driver_internal.h"
+#include "container/errors.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 

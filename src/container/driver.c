@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/container/driver.h"
+#include "container/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent/container/driver_internal.h"
-#include "agent/container/errors.h"
+#include "container/driver_internal.h"
+#include "container/errors.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 

@@ -3,8 +3,8 @@
  * The edits for a container: environment, mounts, device nodes, annotations, CDI names. Strategies fill them; they are
  * written as an Allocate answer or as a CDI spec.
  */
-#ifndef SLUICE_AGENT_CONTAINER_EDITS_H
-#define SLUICE_AGENT_CONTAINER_EDITS_H
+#ifndef SLUICE_CONTAINER_EDITS_H
+#define SLUICE_CONTAINER_EDITS_H
 
 #include <stdbool.h>
 #include <stddef.h>

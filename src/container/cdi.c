@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CDI specs as JSON, and the specs the agent writes: the node's, the IMEX channel's, one a claim, one a slot. */
-#include "agent/container/cdi.h"
+#include "container/cdi.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/container/errors.h"
+#include "container/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/fsutil.h"

@@ -8,14 +8,14 @@
  * A root that contains a file `sluice-sim` belongs to a simulated driver (docs/simulated-gpu.md): its nodes are regular
  * files, so they are mounted, and the container gets the simulation's state and variables.
  */
-#ifndef SLUICE_AGENT_CONTAINER_DRIVER_H
-#define SLUICE_AGENT_CONTAINER_DRIVER_H
+#ifndef SLUICE_CONTAINER_DRIVER_H
+#define SLUICE_CONTAINER_DRIVER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/container/edits.h"
+#include "container/edits.h"
 #include "base/err.h"
 #include "config/config.h"
 

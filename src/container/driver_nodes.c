@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/container/driver_internal.h"
-#include "agent/container/errors.h"
+#include "container/driver_internal.h"
+#include "container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"

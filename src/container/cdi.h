@@ -4,14 +4,14 @@
  * spec has every card and MIG device, for the device plugin. A spec is replaced whole or not at all, and only when it
  * changed.
  */
-#ifndef SLUICE_AGENT_CONTAINER_CDI_H
-#define SLUICE_AGENT_CONTAINER_CDI_H
+#ifndef SLUICE_CONTAINER_CDI_H
+#define SLUICE_CONTAINER_CDI_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/container/driver.h"
-#include "agent/container/edits.h"
+#include "container/driver.h"
+#include "container/edits.h"
 #include "base/err.h"
 #include "config/plan.h" /* SL_NO_MIG */
 #include "gpu/inventory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/container/edits.h"
+#include "container/edits.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/container/driver_internal.h"
+#include "container/driver_internal.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the driver part. */
-#ifndef SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
-#define SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
+#ifndef SLUICE_CONTAINER_DRIVER_INTERNAL_H
+#define SLUICE_CONTAINER_DRIVER_INTERNAL_H
 
 #include <limits.h>
 #include <stdint.h>
 
-#include "agent/container/driver.h"
+#include "container/driver.h"
 
 /* The properties of a shared library. */
 struct driver_elf {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/container/driver_internal.h"
-#include "agent/container/errors.h"
+#include "container/driver_internal.h"
+#include "container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 
