@@ -110,6 +110,12 @@ enum sl_lease_flag {
     SL_LEASE_ANY = 8,
     /* The tenant is off the GPU. It keeps its memory, and goes on when this flag is taken away. */
     SL_LEASE_PAUSED = 32,
+    /* With KEEP: a tenant of this name is an error, also one with the same lease. GPUs are named
+     * as without KEEP. */
+    SL_LEASE_NEW = 64,
+    /* Only in TENANT: the arbiter has just restarted, and processes of this tenant may be on their
+     * way back to it. */
+    SL_LEASE_RETURNING = 128,
 };
 
 /* The identity of a tenant for people and metrics: "namespace=… pod=… container=… claim=… uid=…

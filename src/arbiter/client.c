@@ -114,6 +114,14 @@ int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *
     return 0;
 }
 
+int sl_client_remove(int fd, const char *name, struct sl_err *err)
+{
+    struct sl_msg_lease question = {0};
+    union sl_packet got = {.h = {0}};
+    (void)snprintf(question.name, sizeof(question.name), "%s", name);
+    return ask(fd, SL_MSG_REMOVE, &question, SL_MSG_OK, &got, err);
+}
+
 bool sl_client_about(const char *about, const char *key, char *buf, size_t size)
 {
     size_t n = strlen(key);

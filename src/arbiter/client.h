@@ -40,6 +40,9 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
 
+/* Ends a kept tenant. -ENOENT: no tenant has that name. */
+int sl_client_remove(int fd, const char *name, struct sl_err *err) SL_MUST_CHECK;
+
 /* One value of a tenant's `about`; false and an empty text when `about` does not have the key. */
 bool sl_client_about(const char *about, const char *key, char *buf, size_t size);
 

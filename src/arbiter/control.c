@@ -119,6 +119,8 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
 static uint32_t flags_of(const struct tenant *t)
 {
     uint32_t flags = t->kept ? SL_LEASE_KEEP : 0;
+    if (t->recover_until_ns)
+        flags |= SL_LEASE_RETURNING;
     if (t->compute == SL_COMPUTE_SLICES)
         flags |= SL_LEASE_SLICES;
     if (t->compute == SL_COMPUTE_TURNS)

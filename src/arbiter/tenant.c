@@ -384,7 +384,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
 {
     if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
         return sl_err_set(err, -EINVAL, SL_E_COMPUTE_RANGE);
-    if (ask->flags & SL_LEASE_KEEP) {
+    if ((ask->flags & SL_LEASE_KEEP) && !(ask->flags & SL_LEASE_NEW)) {
         struct tenant *old = NULL;
         int found = sl_arb_kept_find(a, ask, &old, err);
         if (found < 0 || old) {

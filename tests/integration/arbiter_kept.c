@@ -201,7 +201,9 @@ static void test_compute(void **state)
     world_kill(&world);
     world_start(&world);
     assert_true(told("timed", &t));
-    assert_int_equal(t.flags, SL_LEASE_KEEP | SL_LEASE_TURNS);
+    assert_int_equal(t.flags | SL_LEASE_RETURNING,
+                     SL_LEASE_KEEP | SL_LEASE_TURNS | SL_LEASE_RETURNING);
+    EVENTUALLY(told("timed", &t) && !(t.flags & SL_LEASE_RETURNING));
     EVENTUALLY(told("timed", &t) && t.compute == SL_COMPUTE_TURNS);
 
     static const uint32_t next[] = {SL_LEASE_SLICES, 0};
@@ -209,15 +211,33 @@ static void test_compute(void **state)
         m.flags = SL_LEASE_KEEP | next[i];
         assert_int_equal(create(&m, &c), 0);
         assert_true(told("timed", &t));
-        assert_int_equal(t.flags, m.flags);
+        assert_int_equal(t.flags | SL_LEASE_RETURNING, m.flags | SL_LEASE_RETURNING);
         EVENTUALLY(told("timed", &t) && t.compute == SL_COMPUTE_SLICES);
         assert_string_equal(t.about, ABOUT);
         world_kill(&world);
         world_start(&world);
         assert_true(told("timed", &t));
-        assert_int_equal(t.flags, m.flags);
+        assert_int_equal(t.flags | SL_LEASE_RETURNING, m.flags | SL_LEASE_RETURNING);
     }
     assert_int_equal(remove_named("timed"), 0);
+}
+
+/* A person names a lease: whoever has the name already, and be it with the same lease, keeps it. */
+static void test_new(void **state)
+{
+    (void)state;
+    struct sl_msg_lease m = keep_ask("named", GIB);
+    struct sl_msg_created c;
+    struct sl_msg_tenant t;
+    m.flags = SL_LEASE_KEEP | SL_LEASE_NEW | SL_LEASE_ANY;
+    m.gpu_count = 0;
+    assert_int_equal(create(&m, &c), 0);
+    assert_true(told("named", &t));
+    assert_int_equal(t.flags, SL_LEASE_KEEP);
+    assert_int_equal(create(&m, &c), -EEXIST);
+    assert_int_equal(remove_named("named"), 0);
+    assert_int_equal(create(&m, &c), 0);
+    assert_int_equal(remove_named("named"), 0);
 }
 
 /* Slices that were asked for by name are used also where a process says that it cannot set them. */
@@ -376,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_outlives_its_maker),
         cmocka_unit_test(test_same_again),
         cmocka_unit_test(test_compute),
+        cmocka_unit_test(test_new),
         cmocka_unit_test(test_compute_insisted),
         cmocka_unit_test(test_compute_nonsense),
         cmocka_unit_test(test_needs_name_and_gpus),
