@@ -74,7 +74,7 @@ int sl_fs_replace(int dirfd, const char *name, const void *data, size_t size, mo
                   struct sl_err *err)
 {
     char tmp[NAME_MAX + 1];
-    if ((size_t)snprintf(tmp, sizeof(tmp), "%s.new", name) >= sizeof(tmp))
+    if ((size_t)snprintf(tmp, sizeof(tmp), "%s" SL_FS_HALF, name) >= sizeof(tmp))
         return sl_err_set(err, -ENAMETOOLONG, SL_E_FILE_NAME_LONG, name);
     SL_CLEANUP(close) int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (fd < 0)

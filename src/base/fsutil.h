@@ -15,7 +15,9 @@ int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err) SL_MUST_CHEC
 int sl_fs_read(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_size,
                struct sl_err *err) SL_MUST_CHECK;
 
-/* Writes a temporary file beside it and renames that to name: readers see the old or the new file, never half. */
+/* Writes a temporary file beside it (name and SL_FS_HALF) and renames that to name: readers see the old or the new file,
+ * never half. A writer that is killed leaves the temporary file, and the next writer replaces it. */
+#define SL_FS_HALF ".new"
 int sl_fs_replace(int dirfd, const char *name, const void *data, size_t size, mode_t mode,
                   struct sl_err *err) SL_MUST_CHECK;
 

@@ -20,7 +20,7 @@
 #include "base/json_dump.h"
 #include "base/xalloc.h"
 
-#define CDI_VERSION "0.6.0" /* known to containerd 1.7 and CRI-O 1.28; enough for us */
+#define CDI_VERSION "0.5.0" /* known to podman 4.3 and all later runtimes; enough for us */
 
 /* The file names of NVIDIA's plugin: a node that used it has no second spec of the same kind. */
 #define NODE_FILE "k8s.device-plugin.nvidia.com-gpu.json"
@@ -30,6 +30,7 @@
 #define LIBRARY_FILE      "libsluice.so"
 #define LIBRARY_MAX_BYTES (16u << 20)
 #define PRELOAD_FILE      "ld.so.preload"
+#define SPEC_MAX_BYTES    (1u << 20)
 
 static void sl_cleanup_json(json_t **j)
 {
@@ -285,6 +286,8 @@ static const struct {
     [SL_CDI_SLOT] = {"k8s.gpu.sluice.io/slot", "k8s.gpu.sluice.io-slot_",
                      SL_FAULT_NAME("cdi.slot.made"), SL_FAULT_NAME("cdi.slot.written"),
                      SL_FAULT_NAME("cdi.slot.removed")},
+    [SL_CDI_LEASE] = {"sluice.io/lease", "sluice.io-lease_", SL_FAULT_NAME("cdi.lease.made"),
+                      SL_FAULT_NAME("cdi.lease.written"), SL_FAULT_NAME("cdi.lease.removed")},
 };
 
 /* The id becomes part of a file's name: it must not lead to another directory. */
@@ -292,8 +295,9 @@ static int file_name(enum sl_cdi_kind kind, const char *id, char buf[NAME_MAX + 
                      struct sl_err *err)
 {
     if (!name_valid(id) || strlen(id) > 128)
-        return kind == SL_CDI_CLAIM ? sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_UID, id)
-                                    : sl_err_set(err, -EINVAL, SL_E_CDI_SLOT_NAME, id);
+        return kind == SL_CDI_CLAIM  ? sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_UID, id)
+               : kind == SL_CDI_SLOT ? sl_err_set(err, -EINVAL, SL_E_CDI_SLOT_NAME, id)
+                                     : sl_err_set(err, -EINVAL, SL_E_CDI_NAME_BAD, id);
     (void)snprintf(buf, NAME_MAX + 1, "%s%s" SUFFIX, kinds[kind].prefix, id);
     return 0;
 }
@@ -341,6 +345,11 @@ int sl_cdi_remove(const char *dir, enum sl_cdi_kind kind, const char *id, struct
     if (rc == 0)
         rc = remove_file(dir, file, err);
     SL_FAULT(kinds[kind].removed);
+    if (rc == 0 && strlen(file) + strlen(SL_FS_HALF) < sizeof(file)) {
+        memcpy(file + strlen(file), SL_FS_HALF,
+               sizeof(SL_FS_HALF)); /* of a writer that was killed */
+        rc = remove_file(dir, file, err);
+    }
     return rc;
 }
 
@@ -381,6 +390,33 @@ void sl_cdi_list_free(char **ids, size_t count)
     free(ids);
 }
 
+int sl_cdi_attach_dir(const char *dir, enum sl_cdi_kind kind, const char *id, char *buf,
+                      size_t size, struct sl_err *err)
+{
+    char file[NAME_MAX + 1], path[PATH_MAX];
+    SL_CLEANUP(free) char *text = NULL;
+    size_t length = 0, i;
+    int rc = file_name(kind, id, file, err);
+    if (rc == 0 && (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) >= sizeof(path))
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, dir);
+    if (rc == 0)
+        rc = sl_fs_read(AT_FDCWD, path, SPEC_MAX_BYTES, &text, &length, err);
+    if (rc < 0)
+        return rc;
+    SL_CLEANUP(json) json_t *spec = json_loadb(text, length, 0, NULL);
+    json_t *device = json_array_get(json_object_get(spec, "devices"), 0), *mount;
+    json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "mounts"), i,
+                       mount)
+    {
+        const char *at = json_string_value(json_object_get(mount, "containerPath"));
+        const char *host = json_string_value(json_object_get(mount, "hostPath"));
+        if (at && host && strcmp(at, SL_CDI_ATTACH_DIR) == 0 &&
+            (size_t)snprintf(buf, size, "%s", host) < size)
+            return 0;
+    }
+    return sl_err_set(err, -EPROTO, SL_E_CDI_FOREIGN, path);
+}
+
 /* --- libsluice, for containers that are held to a share --- */
 
 int sl_cdi_install_sluice(const char *dir, const char *libsluice, struct sl_err *err)
@@ -392,6 +428,16 @@ int sl_cdi_install_sluice(const char *dir, const char *libsluice, struct sl_err 
     if (rc == 0)
         rc = put_file(dir, LIBRARY_FILE, library, size, 0755, err);
     return rc < 0 ? rc : put_file(dir, PRELOAD_FILE, preload, strlen(preload), 0644, err);
+}
+
+void sl_cdi_uninstall_sluice(const char *dir)
+{
+    static const char *const files[] = {LIBRARY_FILE, LIBRARY_FILE SL_FS_HALF, PRELOAD_FILE,
+                                        PRELOAD_FILE SL_FS_HALF};
+    SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; dirfd >= 0 && i < SL_ARRAY_LEN(files); i++)
+        (void)unlinkat(dirfd, files[i], 0);
+    (void)rmdir(dir);
 }
 
 int sl_cdi_sluice_edits(const char *dir_host, const char *attach_dir_host, struct sl_edits *edits,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Container Device Interface specs (version 0.6.0), written by the agent itself; no hook program is needed. The node
+ * Container Device Interface specs (version 0.5.0), written by Sluice itself; no hook program is needed. The node
  * spec has every card and MIG device, for the device plugin. A spec is replaced whole or not at all, and only when it
  * changed.
  */
@@ -35,12 +35,13 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
                       const struct sl_inventory *inv, struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Specs of which there are many: one for each DRA claim, and one for each slot (a slot is a device id of a fractional
- * resource). A spec has the edits for the containers that have the claim or the slot now.
+ * Specs of which there are many: one for each DRA claim, one for each slot (a slot is a device id of a fractional
+ * resource), and one for each lease that a person named. A spec has the edits for the containers that have the claim,
+ * the slot or the lease now.
  */
-enum sl_cdi_kind { SL_CDI_CLAIM, SL_CDI_SLOT };
-/* One device of a claim. The caller chooses the name (for example the request's), unique within the claim. A slot has
- * one device, and its name is "". */
+enum sl_cdi_kind { SL_CDI_CLAIM, SL_CDI_SLOT, SL_CDI_LEASE };
+/* One device of a claim. The caller chooses the name (for example the request's), unique within the claim. A slot or a
+ * lease has one device, and its name is "". */
 struct sl_cdi_device {
     char name[140];
     struct sl_edits edits;
@@ -52,13 +53,18 @@ int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,
 /* An id without a spec is a success: kubelet may unprepare more than once. */
 int sl_cdi_remove(const char *dir, enum sl_cdi_kind kind, const char *id,
                   struct sl_err *err) SL_MUST_CHECK;
-/* The name of a device for runtimes: "k8s.gpu.sluice.io/claim=<uid>-<name>", "k8s.gpu.sluice.io/slot=<slot>" */
+/* The name of a device for runtimes: "k8s.gpu.sluice.io/claim=<uid>-<name>", "k8s.gpu.sluice.io/slot=<slot>",
+ * "sluice.io/lease=<name>" */
 int sl_cdi_name(enum sl_cdi_kind kind, const char *id, const char *device, char *buf, size_t size,
                 struct sl_err *err) SL_MUST_CHECK;
 /* The ids that have a spec, sorted. A missing directory counts as empty. Free with sl_cdi_list_free(). */
 int sl_cdi_list(const char *dir, enum sl_cdi_kind kind, char ***ret, size_t *ret_count,
                 struct sl_err *err) SL_MUST_CHECK;
 void sl_cdi_list_free(char **ids, size_t count);
+/* The tenant's directory that a spec mounts, as the host sees it: whose spec it is. -ENOENT: the id has no spec.
+ * -EPROTO: the file is not a spec of ours. */
+int sl_cdi_attach_dir(const char *dir, enum sl_cdi_kind kind, const char *id, char *buf,
+                      size_t size, struct sl_err *err) SL_MUST_CHECK;
 
 /* The path of libsluice in a container. The container's /etc/ld.so.preload names it. */
 #define SL_CDI_LIBSLUICE  "/usr/local/sluice/lib/libsluice.so"
@@ -70,6 +76,8 @@ void sl_cdi_list_free(char **ids, size_t count);
  * new containers share one library.
  */
 int sl_cdi_install_sluice(const char *dir, const char *libsluice, struct sl_err *err) SL_MUST_CHECK;
+/* Removes the two, also half-written ones, and `dir`. What is gone is gone. */
+void sl_cdi_uninstall_sluice(const char *dir);
 /*
  * The edits that make a container a tenant: libsluice, a read-only /etc/ld.so.preload, and the tenant's attach
  * directory. It is a directory, so that the container sees the new socket of a restarted arbiter. Both paths are the

@@ -61,6 +61,14 @@ int sl_driver_mig_nodes(const struct sl_driver *driver, uint32_t minor, uint32_t
 int sl_driver_imex_node(const struct sl_driver *driver, unsigned channel, struct sl_edits *edits,
                         struct sl_err *err) SL_MUST_CHECK;
 
+/* Mounts a library of the driver under this name, into each directory that loaders search. What is mounted there
+ * already stays. */
+int sl_driver_mount_library(struct sl_edits *edits, const char *host, const char *name,
+                            struct sl_err *err) SL_MUST_CHECK;
+
+/* A variable of a simulated driver, for a container. The state's value is the host's absolute path; it is mounted. */
+void sl_driver_sim_variable(struct sl_edits *edits, const char *name, const char *value);
+
 /*
  * The path of a library ("libnvidia-ml.so.1") or program ("nvidia-cuda-mps-control") of the driver, for this process.
  * Needs no inventory, so that NVML can be loaded from the driver's root first.

@@ -116,14 +116,15 @@ static bool have_mount(const struct sl_edits *e, const char *container)
     return false;
 }
 
-static int mount_as(struct sl_driver *d, const char *host, const char *name, struct sl_err *err)
+int sl_driver_mount_library(struct sl_edits *edits, const char *host, const char *name,
+                            struct sl_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(container_dirs); i++) {
         char path[PATH_MAX];
         rc = sl_driver_join(path, container_dirs[i], name, err);
-        if (rc == 0 && !have_mount(&d->files, path))
-            sl_edits_mount(&d->files, host, path, true);
+        if (rc == 0 && !have_mount(edits, path))
+            sl_edits_mount(edits, host, path, true);
     }
     return rc;
 }
@@ -148,11 +149,12 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
         return 0;
     int rc = sl_driver_join(path, d->root_host, real, err);
     if (rc == 0)
-        rc = mount_as(d, path, name, err);
+        rc = sl_driver_mount_library(&d->files, path, name, err);
     if (rc == 0 && elf.soname[0])
-        rc = mount_as(d, path, elf.soname, err);
+        rc = sl_driver_mount_library(&d->files, path, elf.soname, err);
     if (rc == 0 && begins(name, "libcuda.so."))
-        rc = mount_as(d, path, "libcuda.so", err); /* Python's ctypes and numba open this name */
+        rc = sl_driver_mount_library(&d->files, path, "libcuda.so",
+                                     err); /* Python's ctypes and numba open this name */
     return rc;
 }
 

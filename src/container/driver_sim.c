@@ -15,6 +15,17 @@
 #define MARK_MAX_BYTES  65536
 #define STATE_CONTAINER "/run/sluice-sim/state"
 
+void sl_driver_sim_variable(struct sl_edits *edits, const char *name, const char *value)
+{
+    if (strcmp(name, "SLUICE_SIM_STATE") == 0) {
+        sl_edits_mount(edits, value, STATE_CONTAINER, false);
+        value = STATE_CONTAINER;
+    }
+    /* A path to a file of cards makes sense only on the node; the state has the cards already. */
+    if (strcmp(name, "SLUICE_SIM") != 0 || !strchr(value, '/'))
+        sl_edits_env(edits, name, value);
+}
+
 /* The path of the state is the host's; a relative path is inside the root. */
 static int add_state(struct sl_driver *d, const char *value, struct sl_err *err)
 {
@@ -23,8 +34,7 @@ static int add_state(struct sl_driver *d, const char *value, struct sl_err *err)
                              : sl_driver_join(host, d->root_host, value, err);
     if (rc < 0)
         return rc;
-    sl_edits_mount(&d->files, host, STATE_CONTAINER, false);
-    sl_edits_env(&d->files, "SLUICE_SIM_STATE", STATE_CONTAINER);
+    sl_driver_sim_variable(&d->files, "SLUICE_SIM_STATE", host);
     return 0;
 }
 
@@ -38,9 +48,7 @@ static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
     *value++ = '\0';
     if (strcmp(line, "SLUICE_SIM_STATE") == 0)
         return add_state(d, value, err);
-    /* A path to a file of cards makes sense only on the node; the state has the cards already. */
-    if (strcmp(line, "SLUICE_SIM") != 0 || !strchr(value, '/'))
-        sl_edits_env(&d->files, line, value);
+    sl_driver_sim_variable(&d->files, line, value);
     return 0;
 }
 

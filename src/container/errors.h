@@ -40,6 +40,8 @@ SL_ERROR_ALSO(CDI_CLAIM_UID, "\"%.80s\" is not the UID of a claim");
 SL_ERROR_ALSO(CDI_CLAIM_EMPTY, "claim %s has no device to describe");
 SL_ERROR(CDI_SLOT_NAME, "\"%.80s\" cannot be the name of a slot",
     "an id that kubelet should not have", "delete the pod");
+SL_ERROR(CDI_FOREIGN, "%s is not a CDI spec that Sluice wrote: remove the file, or choose another name",
+    "another program wrote a file with this name", "look at the file, then remove it");
 SL_ERROR(CDI_PATH_LONG, "the path %.80s… is too long",
     "more than 4095 bytes", "shorter directories");
 SL_ERROR(CDI_GPU_GONE, "the GPU no longer exists: the GPUs of the machine have changed",

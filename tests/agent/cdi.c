@@ -89,7 +89,7 @@ static json_t *load_spec(const char *dir, const char *file, const char *kind)
     if (!spec)
         fail_msg("%s: %s", path, error.text);
     check_keys(spec, "^(cdiVersion|kind|devices|containerEdits)$");
-    assert_string_equal(text_of(spec, "cdiVersion"), "0.6.0");
+    assert_string_equal(text_of(spec, "cdiVersion"), "0.5.0");
     assert_string_equal(text_of(spec, "kind"), kind);
     assert_true(
         matches("^[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9]$", kind));
@@ -301,7 +301,7 @@ static void disk_full(void **state)
 }
 
 static const char golden[] =
-    "{\"cdiVersion\": \"0.6.0\", \"kind\": \"k8s.gpu.sluice.io/claim\", \"devices\": ["
+    "{\"cdiVersion\": \"0.5.0\", \"kind\": \"k8s.gpu.sluice.io/claim\", \"devices\": ["
     "{\"name\": \"" UID "-gpu\", \"containerEdits\": {\"env\": [\"A=1\"], \"deviceNodes\": ["
     "{\"path\": \"/dev/nvidia0\", \"hostPath\": \"/dev/nvidia0\", \"permissions\": \"rw\"},"
     "{\"path\": \"/dev/c\", \"hostPath\": \"/dev/c\", \"type\": \"c\", \"major\": 234, \"minor\": "
@@ -411,6 +411,45 @@ static void libsluice_for_a_tenant(void **state)
     sl_edits_clear(&e);
 }
 
+static void lease_specs(void **state)
+{
+    struct driver_world *w = *state;
+    struct sl_cdi_device device = {.name = ""};
+    struct sl_err err = SL_ERR_INIT;
+    char name[SL_CDI_NAME_SIZE], dir[PATH_MAX], path[PATH_MAX];
+    assert_int_equal(sl_cdi_name(SL_CDI_LEASE, "train", "", name, sizeof(name), NULL), 0);
+    assert_string_equal(name, "sluice.io/lease=train");
+    assert_int_equal(sl_cdi_attach_dir(w->cdi, SL_CDI_LEASE, "train", dir, sizeof(dir), &err),
+                     -ENOENT);
+    assert_int_equal(
+        sl_cdi_sluice_edits("/run/sluice/lease/train", "/run/sluice/k/train", &device.edits, NULL),
+        0);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_LEASE, "train", &device, 1, NULL, &err), 0);
+    sl_edits_clear(&device.edits);
+    assert_int_equal(sl_cdi_attach_dir(w->cdi, SL_CDI_LEASE, "train", dir, sizeof(dir), &err), 0);
+    assert_string_equal(dir, "/run/sluice/k/train");
+    assert_int_equal(sl_cdi_attach_dir(w->cdi, SL_CDI_LEASE, "../x", dir, sizeof(dir), &err),
+                     -EINVAL);
+    assert_int_equal(sl_cdi_attach_dir(w->cdi, SL_CDI_LEASE, "train", dir, 4, &err), -EPROTO);
+
+    /* What a killed writer left goes with the spec. */
+    (void)snprintf(path, sizeof(path), "%s/sluice.io-lease_train.json.new", w->cdi);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    (void)fclose(f);
+    assert_int_equal(sl_cdi_remove(w->cdi, SL_CDI_LEASE, "train", &err), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    /* A file of somebody else. */
+    (void)snprintf(path, sizeof(path), "%s/sluice.io-lease_other.json", w->cdi);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    (void)fputs("{\"devices\": [{\"containerEdits\": {\"mounts\": [1, {}]}}]}", f);
+    (void)fclose(f);
+    assert_int_equal(sl_cdi_attach_dir(w->cdi, SL_CDI_LEASE, "other", dir, sizeof(dir), &err),
+                     -EPROTO);
+    assert_non_null(strstr(err.msg, path));
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, driver_world_make, driver_world_remove)
 
 int main(void)
@@ -424,6 +463,7 @@ int main(void)
         CASE(claim_specs),
         CASE(claims_that_make_no_spec),
         CASE(libsluice_for_a_tenant),
+        CASE(lease_specs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
