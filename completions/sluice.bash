@@ -73,6 +73,11 @@ _sluice() {
     elif [[ $verb == @(set|pause|resume) ]]; then
         words=$("$program" words --tenants "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+    elif [[ $verb == lease && $prev == lease ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'create list delete' -- "$cur")
+    elif [[ $verb == lease && $prev == delete ]]; then
+        words=$("$program" words --leases "${world[@]}" 2>/dev/null)
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     elif [[ $verb == config && $prev == config ]]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$cur")
     elif [[ $verb == config || $verb == simulate ]]; then

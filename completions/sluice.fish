@@ -81,18 +81,24 @@ function __sluice_complete
         $program words $verb 2>/dev/null
         return
     end
+    set -l world
+    for i in (seq 2 $n)
+        switch $words[$i]
+            case --dir --sim
+                set -a world $words[$i] $words[(math $i + 1)]
+        end
+    end
     switch $verb
         case help
             $program words 2>/dev/null
         case set pause resume
-            set -l world
-            for i in (seq 2 $n)
-                switch $words[$i]
-                    case --dir --sim
-                        set -a world $words[$i] $words[(math $i + 1)]
-                end
-            end
             $program words --tenants $world 2>/dev/null
+        case lease
+            if test $previous = lease
+                printf '%s\n' create list delete
+            else if test $previous = delete
+                $program words --leases $world 2>/dev/null
+            end
         case config
             if test $previous = config
                 echo check

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/container_client.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
 #include "cli/world.h"
@@ -57,14 +58,8 @@ static int check_attach(struct sl_err *err)
 static void tenant_environment(const struct sl_world *world, const struct sl_msg_created *tenant,
                                const char *libsluice, struct sl_env *env)
 {
-    char visible[SL_MAX_GPUS * (SL_UUID_MAX + 1)];
-    size_t n = 0;
-    visible[0] = '\0';
-    for (uint32_t i = 0; i < tenant->gpu_count; i++)
-        n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
-                              tenant->gpu[i]);
-
-    sl_env_tenant(env, tenant->attach_path, visible, libsluice);
+    char visible[SL_VISIBLE_MAX];
+    sl_env_tenant(env, tenant->attach_path, sl_world_visible_text(tenant, visible), libsluice);
     if (world->place.sim[0]) {
         sl_env_set(env, SL_SIM_ENV, world->place.sim);
         sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state);
@@ -150,7 +145,9 @@ int sl_cmd_run(const struct sl_cli_args *args)
         sl_cli_complain(SL_E_RUN_NO_COMMAND);
         return SL_EXIT_RUN_OURS;
     }
-    int rc = sl_world_lease(args, &lease, &err);
+    int rc = sl_container_client_refuse(args->rest, &err);
+    if (rc == 0)
+        rc = sl_world_lease(args, &lease, &err);
     if (rc == 0)
         rc = sl_world_visible(&lease, &err);
     if (rc == 0) {

@@ -166,6 +166,8 @@ static int end_tenant(const struct top *t, const char *name, struct sl_err *err)
         const struct sl_msg_tenant *m = &t->model.tenants[i].m;
         if (strcmp(m->name, name) != 0)
             continue;
+        if (sl_client_about(m->about, "lease", NULL, 0))
+            return sl_err_set(err, -EPERM, SL_E_TOP_LEASE, name, name);
         if (m->flags & SL_LEASE_KEEP)
             return sl_err_set(err, -EPERM, SL_E_TOP_KEPT, name);
         (void)clock_gettime(CLOCK_BOOTTIME, &boot);

@@ -29,6 +29,7 @@ static int list_values(const struct sl_cli_option *list, const char *option)
     return -1;
 }
 
+/* With --leases only those that are leases. */
 static void list_tenants(const struct sl_cli_args *args)
 {
     struct sl_world world;
@@ -39,13 +40,15 @@ static void list_tenants(const struct sl_cli_args *args)
     if (fd < 0 || sl_client_status(fd, &status, NULL) < 0)
         return;
     for (size_t i = 0; i < status.tenant_count; i++)
-        (void)printf("%s\n", status.tenant[i].name);
+        if (sl_cli_value(args, "tenants") ||
+            sl_client_about(status.tenant[i].about, "lease", NULL, 0))
+            (void)printf("%s\n", status.tenant[i].name);
     sl_client_status_free(&status);
 }
 
 int sl_cmd_words(const struct sl_cli_args *args)
 {
-    if (sl_cli_value(args, "tenants")) {
+    if (sl_cli_value(args, "tenants") || sl_cli_value(args, "leases")) {
         list_tenants(args);
         return sl_cli_finish(SL_EXIT_OK);
     }

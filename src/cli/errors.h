@@ -44,6 +44,8 @@ SL_ERROR(TOP_NO_NCURSES, "this sluice was built without ncurses: use `sluice top
     "libncurses-dev was missing when it was built", "install libncurses-dev and build again");
 SL_ERROR(TOP_KEPT, "tenant %.60s belongs to a pod: end the pod",
     "the agent of the node keeps this tenant", "`kubectl delete pod`");
+SL_ERROR(TOP_LEASE, "tenant %.60s is a lease: delete it with `sluice lease delete %.60s`",
+    "a lease stays until somebody deletes it", "`sluice lease delete NAME`");
 SL_ERROR(TOP_NO_STARTER, "the process that started tenant %.60s is gone: end its processes",
     "`sluice run` ended before the processes that it had started", "Enter shows the processes; `kill` ends them");
 SL_ERROR(TOP_GONE, "tenant %.60s is gone",
@@ -51,6 +53,13 @@ SL_ERROR(TOP_GONE, "tenant %.60s is gone",
 SL_ERROR(CONFIG_NO_ACTION, "config: no action is given: write `sluice config check FILE`",
     "`sluice config` has one action, `check`", "`sluice config check FILE`");
 SL_ERROR_ALSO(CONFIG_NO_FILE, "config: no file is named: write `sluice config check FILE`, or - for standard input");
+SL_ERROR(LEASE_NO_ACTION, "no action is given: write `sluice lease create NAME`, `list` or `delete NAME`",
+    "`sluice lease` has three actions", "`sluice lease --help`");
+SL_ERROR_ALSO(LEASE_ACTION_NEAR, "unknown action \"%.40s\": did you mean \"%s\"?");
+SL_ERROR_ALSO(LEASE_ACTION_UNKNOWN, "unknown action \"%.40s\": write create, list or delete");
+SL_ERROR_ALSO(LEASE_NO_NAME, "no lease is named: write `sluice lease %s NAME`");
+SL_ERROR_ALSO(LEASE_EXTRA_WORD, "\"%.40s\" is an extra word: write `sluice lease %s%s`");
+SL_ERROR_ALSO(LEASE_OPTION, "--%s works with `sluice lease %s` only: omit the option");
 SL_ERROR(SPIN_BY_HAND, "spin: only `sluice doctor` may start `sluice spin`",
     "`sluice spin` was started by hand", "start `sluice doctor`");
 SL_ERROR(OUTPUT_LOST, "cannot write the output: is the disk full, or did its reader end?",
@@ -99,6 +108,62 @@ SL_ERROR(CONFIG_NOT_BUILT,
     "from `make build`",
     "`make core` and `make install` need no libyaml and therefore leave this out",
     "`make build`, then `build/bin/sluice config check`");
+
+SL_ERROR(RUN_CONTAINER_CLIENT,
+    "%s starts containers outside of `sluice run`, so nothing would be limited: make a lease with `sluice lease create "
+    "NAME --memory AMOUNT`, then `%s run --device sluice.io/lease=NAME ...`",
+    "limits of `sluice run` do not reach into containers",
+    "`sluice lease`: [containers.md](containers.md); without `sluice run` the command starts without limits");
+SL_ERROR(LEASE_NOT_BUILT,
+    "this build cannot make leases for containers, because it was made without jansson: use build/bin/sluice from "
+    "`make build`",
+    "`make core` and `make install` need no jansson and therefore leave this out",
+    "`make build`, then `build/bin/sluice lease`");
+
+SL_ERROR_PART("leases");
+
+SL_ERROR(LEASE_NAME_BAD,
+    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at "
+    "both ends",
+    "the name is part of the name of a CDI device and of a file", "another name, for example `train-1`");
+SL_ERROR(LEASE_TAKEN,
+    "there is a lease \"%s\" already: choose another name, change it with `sluice set %s`, or delete it with `sluice "
+    "lease delete %s`",
+    "two leases cannot have the same name", "as the message says");
+SL_ERROR_ALSO(LEASE_NAME_TENANT, "a command of `sluice run` has the name \"%s\": choose another name");
+SL_ERROR(LEASE_OF_OTHER,
+    "the name \"%s\" is taken in %s by a lease of another arbiter (%s): choose another name, or another folder with "
+    "--cdi-dir",
+    "leases of simulated and of real GPUs, or of two `--dir`, put their specs into the same folder", "another name");
+SL_ERROR(LEASE_UNKNOWN_NEAR, "no lease is named \"%.60s\": did you mean \"%s\"?",
+    "no such lease was made, or it was made with another `--sim` or `--dir`",
+    "`sluice lease list`, with the `--sim` and `--dir` of `sluice lease create`");
+SL_ERROR_ALSO(LEASE_UNKNOWN,
+    "no lease is named \"%.60s\": see `sluice lease list`, with the --sim or --dir of `sluice lease create`");
+SL_ERROR(LEASE_IS_TENANT, "\"%s\" is a tenant, but not a lease: it ends with its command or its pod",
+    "`sluice run` or the agent of the node made this tenant", "end the command or the pod");
+SL_ERROR(LEASE_BUSY, "%u process%s lease %s: end the containers first, or delete it with --force",
+    "a deleted lease reserves nothing, and new processes of its containers get no GPU",
+    "end the containers; with `--force` their processes keep their last limits until they end");
+SL_ERROR(LEASE_NO_CDI_DIR,
+    "XDG_RUNTIME_DIR is not set, so there is no default folder for CDI specs: name one with --cdi-dir",
+    "only root may write to `/var/run/cdi`", "`--cdi-dir FOLDER`, and name the folder to the container tool");
+SL_ERROR_ALSO(LEASE_CDI_DIR_BAD,
+    "the folder for CDI specs \"%.80s\" is not valid: use an absolute path of at most 399 bytes without spaces");
+SL_ERROR(LEASE_CDI_DIR,
+    "cannot write to the folder for CDI specs %s (%s): become root, or name another folder with --cdi-dir",
+    "the folder belongs to another user, or its disk is full or read-only",
+    "root, or `--cdi-dir FOLDER`, and name the folder to the container tool");
+SL_ERROR(LEASE_HALF,
+    "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
+    "`sluice lease` was killed while it made or deleted the lease, or somebody removed the spec (a remark)",
+    "make the lease again, if it is needed");
+SL_ERROR(LEASE_LOST,
+    "lease: \"%s\" is lost, and containers cannot start with it: make it again with `sluice lease create %s`, or "
+    "delete it",
+    "the machine was restarted, or somebody removed the directory of the arbiter", "create or delete it");
+SL_ERROR(LEASE_RESTARTED, "lease: the arbiter in %s had ended; it was started again, and the leases are in force",
+    "the machine was restarted, or the arbiter was killed (a remark)", "nothing");
 
 SL_ERROR_PART("choosing");
 

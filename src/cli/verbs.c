@@ -29,22 +29,36 @@ const struct sl_cli_option sl_cli_global_options[] = {
     OPTION_END,
 };
 
+/* What a tenant may use, for a command and for a lease. */
+#define OPTIONS_SHARE                                                                              \
+    {"gpu", "GPU[,GPU...]",                                                                        \
+     "which GPUs, by index or UUID (default: the first\nthat has room, of those in "               \
+     "CUDA_VISIBLE_DEVICES)",                                                                      \
+     "@gpu"},                                                                                      \
+        OPTION_MEMORY, OPTION_CORES, OPTION_PRIORITY,                                              \
+        {"compute", "HOW",                                                                         \
+         "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one "        \
+         "tenant at a time)",                                                                      \
+         "auto slices turns"}
+#define OPTION_LIBSLUICE                                                                           \
+    {"libsluice", "FILE", "use this libsluice.so (default: the one installed with\nthis program)", \
+     "@file"}
+
 static const struct sl_cli_option run_options[] = {
-    {"gpu", "GPU[,GPU...]",
-     "which GPUs, by index or UUID (default: the first\nthat has room, of those in "
-     "CUDA_VISIBLE_DEVICES)",
-     "@gpu"},
-    OPTION_MEMORY,
-    OPTION_CORES,
-    OPTION_PRIORITY,
-    {"compute", "HOW",
-     "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one tenant at a "
-     "time)",
-     "auto slices turns"},
-    {"name", "NAME", "name of the tenant in `sluice status` and `sluice set`", ""},
+    OPTIONS_SHARE, {"name", "NAME", "name of the tenant in `sluice status` and `sluice set`", ""},
+    OPTION_SIM,    OPTION_LIBSLUICE,
+    OPTION_END,
+};
+
+static const struct sl_cli_option lease_options[] = {
+    OPTIONS_SHARE,
+    {"cdi-dir", "FOLDER",
+     "folder for the CDI spec (default: /var/run/cdi for root,\nelse $XDG_RUNTIME_DIR/cdi)",
+     "@dir"},
+    {"json", NULL, "list: print JSON", NULL},
+    {"force", NULL, "delete: also while processes use the lease", NULL},
     OPTION_SIM,
-    {"libsluice", "FILE", "use this libsluice.so (default: the one installed with\nthis program)",
-     "@file"},
+    OPTION_LIBSLUICE,
     OPTION_END,
 };
 
@@ -131,6 +145,7 @@ static const struct sl_cli_option arbiter_options[] = {
 
 static const struct sl_cli_option words_options[] = {
     {"tenants", NULL, "names of the tenants", NULL},
+    {"leases", NULL, "names of the leases", NULL},
     OPTION_SIM,
     OPTION_END,
 };
@@ -180,6 +195,15 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .summary = "let a paused tenant go on where it was",
      .options = pause_options,
      .run = sl_cmd_resume},
+    {.name = "lease",
+     .synopsis = "create NAME | list | delete NAME",
+     .summary = "make limits for containers: docker, podman, nerdctl",
+     .details =
+         "`sluice lease create NAME --memory 10Gi --cores 30` makes a lease. All containers that\n"
+         "are started with `--device sluice.io/lease=NAME` share it: together they get no more\n"
+         "GPU memory and time than the options say. The lease stays until it is deleted.",
+     .options = lease_options,
+     .run = sl_cmd_lease},
     {.name = "doctor",
      .summary = "check this machine, and say how to mend what does not work",
      .details = "The exit code is 1 when a problem keeps `sluice run` from working.",

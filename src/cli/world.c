@@ -248,6 +248,15 @@ int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err)
     return 0;
 }
 
+char *sl_world_visible_text(const struct sl_msg_created *tenant, char buf[SL_VISIBLE_MAX])
+{
+    size_t n = 0;
+    buf[0] = '\0';
+    for (uint32_t i = 0; i < tenant->gpu_count; i++)
+        n += (size_t)snprintf(buf + n, SL_VISIBLE_MAX - n, "%s%s", i ? "," : "", tenant->gpu[i]);
+    return buf;
+}
+
 static int parse_name(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
     if (text[0] == '\0')

@@ -156,6 +156,14 @@ offers_verbs_options_and_values() {
     [ "$output" = --json ]
     run "$c" sluice config ''
     [ "$output" = check ]
+    run "$c" sluice lease d
+    [ "$output" = delete ]
+    run "$c" sluice lease create --cdi
+    [ "$output" = --cdi-dir ]
+    "$SLUICE" lease create train --sim h200 --cdi-dir "$PLACE/cdi" >/dev/null 3>&-
+    run "$c" sluice lease --sim h200 delete ''
+    [ "$output" = train ]
+    "$SLUICE" lease delete train --sim h200 --cdi-dir "$PLACE/cdi" >/dev/null
     run "$c" sluice config check "$SLUICE_SOURCE/REA"
     [ "$output" = "$SLUICE_SOURCE/README.md" ]
     run "$c" sluice simulate "$SLUICE_SOURCE/REA"

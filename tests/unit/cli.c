@@ -14,6 +14,7 @@
 
 #include "arbiter/dir.h"
 #include "cli/cli.h"
+#include "cli/container_client.h"
 #include "cli/run_child.h"
 #include "cli/table.h"
 #include "cli/world.h"
@@ -55,6 +56,26 @@ static void options_end_at_the_command(void **state)
     assert_string_equal(sl_cli_value(&a, "memory"), "2Gi");
     assert_int_equal(a.rest_count, 2);
     assert_string_equal(a.rest[0], "--weird");
+}
+
+static void container_clients_are_noticed(void **state)
+{
+    (void)state;
+    assert_string_equal(sl_container_client(WORDS(w("docker"), w("run"))), "docker");
+    assert_string_equal(sl_container_client(WORDS(w("/usr/local/bin/podman"))), "podman");
+    assert_string_equal(sl_container_client(WORDS(w("sudo"), w("nerdctl"), w("run"))), "nerdctl");
+    assert_string_equal(
+        sl_container_client(WORDS(w("/usr/bin/sudo"), w("-E"), w("-u"), w("me"), w("docker"))),
+        "docker");
+    assert_string_equal(sl_container_client(WORDS(w("sudo"), w("-ume"), w("env"), w("A=b"),
+                                                  w("nice"), w("-n"), w("5"), w("docker"))),
+                        "docker");
+    assert_null(sl_container_client(WORDS(w("python"), w("docker"))));
+    assert_null(sl_container_client(WORDS(w("sudo"), w("-u"), w("docker"), w("true"))));
+    assert_null(sl_container_client(WORDS(w("dockerd"))));
+    assert_null(sl_container_client(WORDS(w("sudo"))));
+    assert_null(sl_container_client(WORDS(w("sudo"), w("-u"))));
+    assert_null(sl_container_client(WORDS(w(""))));
 }
 
 static void options_and_words_mix_elsewhere(void **state)
@@ -231,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_end_at_the_command),
         cmocka_unit_test(options_and_words_mix_elsewhere),
+        cmocka_unit_test(container_clients_are_noticed),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(every_verb_fits_the_parser),
         cmocka_unit_test(lease_from_options),
