@@ -53,7 +53,8 @@ enum sl_msg_type {
     SL_MSG_PING,      /* bare: answered by OK; sent to check whether the arbiter answers */
     SL_MSG_PROCESSES, /* sl_msg_lease: name of a tenant; answered by PROCESS*, END */
     SL_MSG_PROCESS,   /* arbiter → client: sl_msg_process */
-    SL_MSG_LAST = SL_MSG_PROCESS,
+    SL_MSG_WAITING,   /* arbiter → client: sl_msg_waiting, after a CREATE with SL_LEASE_WAIT */
+    SL_MSG_LAST = SL_MSG_WAITING,
 };
 
 struct sl_msg {
@@ -108,6 +109,13 @@ enum sl_lease_flag {
      * named. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and
      * names after one that does not exist do not count. */
     SL_LEASE_ANY = 8,
+    /* Where there is no room now, stand in line instead of being refused (not with SL_LEASE_KEEP, and one tenant of a
+     * process at a time). CREATE is then answered by WAITING, again whenever place or reason change. When WAITING says
+     * `turn`, the client sends the same CREATE again within five seconds, or is passed over until it does. Closing the
+     * connection leaves the line. After a restart of the arbiter, the same process gets its place again with the same
+     * CREATE, or the tenant that was made for it meanwhile. An arbiter that has no line ignores this flag, and refuses
+     * with -ENOSPC or -EAGAIN; with a line it refuses with -EFBIG what could never fit. */
+    SL_LEASE_WAIT = 16,
     /* The tenant is off the GPU. It keeps its memory, and goes on when this flag is taken away. */
     SL_LEASE_PAUSED = 32,
     /* With KEEP: a tenant of this name is an error, also one with the same lease. GPUs are named
@@ -152,6 +160,16 @@ struct sl_msg_text {
     struct sl_msg h;
     int32_t code; /* negative errno in SL_MSG_ERROR */
     char text[404];
+};
+
+/* The place of a client in line. */
+struct sl_msg_waiting {
+    struct sl_msg h;
+    uint32_t place; /* 1 is the first … */
+    uint32_t count; /* … of so many */
+    uint32_t turn;  /* not 0: there is room; send CREATE again */
+    uint32_t reserved;
+    char why[144]; /* what is asked for and what is left */
 };
 
 struct sl_msg_tenant {

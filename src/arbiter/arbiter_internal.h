@@ -13,6 +13,7 @@
 #include "arbiter/arbiter.h"
 #include "arbiter/peer.h"
 #include "base/container.h"
+#include "policy/line.h"
 #include "policy/steer.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
@@ -26,6 +27,7 @@ struct measure;
 struct turnstile;
 struct compute;
 struct overhead_before;
+struct waiter;
 struct sl_lane;
 struct sl_lanes;
 struct sl_received;
@@ -119,8 +121,9 @@ struct tenant {
     struct sl_lane *lane; /* closes the descriptors that its processes passed; NULL until there
                            * are some */
     char about[SL_ABOUT_MAX];
-    bool kept; /* lives until it is removed */
-    bool left; /* a process left: run_due may end the tenant; until then it is in use */
+    bool kept;   /* lives until it is removed */
+    bool untold; /* taken over: its maker may have waited for it, and not know of it */
+    bool left;   /* somebody left: run_due may end the tenant. Until then others use it. */
     struct asked asked;
     struct terms terms;
     struct {
@@ -182,6 +185,7 @@ struct audit_finding {
 struct client {
     struct source conn;
     pid_t pid;
+    struct waiter *waiter; /* NULL: it does not stand in line */
     struct client *next;
     struct outgoing *out_head, *out_tail;
 };
@@ -202,7 +206,9 @@ struct arbiter {
     struct tenant *tenants;
     struct client *clients;
     uint32_t client_count;
-    uint64_t control_again_ns; /* 0, or the time until which no connection is accepted */
+    struct sl_line line;       /* of commands that wait for room */
+    uint64_t line_look_ns;     /* when to look at it again */
+    uint64_t control_again_ns; /* 0, or nobody is accepted until then */
     uint32_t tenant_count;
     uint32_t next_tenant_id;
     uint64_t tenants_ever;
@@ -266,7 +272,14 @@ void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t);
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
-                         struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;
+                         const struct sl_line_gpus *barred, struct tenant **ret,
+                         struct sl_err *err) SL_MUST_CHECK;
+/* Would it be created, or refused for good? False: there is no room now. */
+bool sl_arb_tenant_fits(struct arbiter *a, const struct sl_msg_lease *ask,
+                        const struct sl_line_gpus *barred);
+bool sl_arb_is_for_now(int rc); /* sl_arb_tenant_create refused for a reason that may pass */
+/* Made by this process, and not kept. */
+struct tenant *sl_arb_tenant_of(struct arbiter *a, pid_t pid, uint64_t start);
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
 struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages */
@@ -282,11 +295,41 @@ int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 
-/* grant.c: memory. Can these limits be granted? Changes nothing. */
+/* choose.c */
+/* Sets the GPUs of a tenant: none of those that are barred, and with room for the rest that is asked for. */
+int sl_arb_choose(struct arbiter *a, const struct sl_msg_lease *ask,
+                  const struct sl_line_gpus *barred, struct tenant *t,
+                  struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_check_cores(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
+                       struct sl_err *err) SL_MUST_CHECK;
+/* All GPUs that a request may mean. */
+int sl_arb_wants(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_line_gpus *ret,
+                 struct sl_err *err) SL_MUST_CHECK;
+bool sl_arb_ever_fits(struct arbiter *a,
+                      const struct sl_msg_lease *ask); /* without other tenants */
+/* What a request asks for and what is left, for people. False: nothing is missing. */
+bool sl_arb_lacks(struct arbiter *a, const struct sl_msg_lease *ask, char *buf, size_t size);
+
+/* line.c: commands that wait for room */
+void sl_arb_line_load(struct arbiter *a); /* who stood in line before a restart keeps his place */
+void sl_arb_line_close(struct arbiter *a);
+/* Makes the tenant, or puts its client in line: 1, with the client told of its place soon. */
+int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask,
+                    struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;
+/* The GPUs that a client who does not wait may not take from those who do. */
+struct sl_line_gpus sl_arb_line_barred(const struct arbiter *a, const struct sl_msg_lease *ask);
+void sl_arb_line_left(struct arbiter *a, struct client *c); /* the client goes away */
+void sl_arb_line_look(struct arbiter *a);                   /* there may be room now */
+uint64_t sl_arb_line_tick(struct arbiter *a);               /* returns when to be called again */
+
+/* grant.c: memory. Checks whether these limits can be granted. Changes nothing. */
 int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
                         uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
 /* Promises on these GPUs, or the tenants without a limit, have changed: shares out the rest again. */
 void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count);
+/* What is asked for on the GPU, the i-th of the request; 0: no promise. False: the request is wrong. */
+bool sl_arb_grant_asked(const struct arbiter *a, uint32_t gpu, const struct sl_msg_lease *ask,
+                        uint32_t i, uint64_t *ret);
 /* The memory that is neither promised nor used, not counting one tenant. */
 uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except);
 /* After a grant: checks that no other tenant has taken the memory since the first check. */
@@ -333,6 +376,8 @@ bool sl_arb_descriptor_exists(uint64_t id);
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s);
 void sl_arb_client_remove(struct arbiter *a, struct client *c);
+/* Sends or queues. The client is removed by the caller when this fails. */
+int sl_arb_client_send(struct arbiter *a, struct client *c, const struct sl_msg *msg) SL_MUST_CHECK;
 
 /* measure.c */
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK; /* fills a->gpu */

@@ -2,12 +2,14 @@
 #include "arbiter/client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "arbiter/errors.h"
+#include "base/clock.h"
 #include "base/xalloc.h"
 #include "shm/packet.h"
 
@@ -85,14 +87,11 @@ static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, 
     return answered == 0 && want && ret->h.type != want ? unexpected(ret, err) : answered;
 }
 
-int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
-                     struct sl_err *err)
+static int take_created(const union sl_packet *got, struct sl_msg_created *ret, struct sl_err *err)
 {
-    union sl_packet got = {.h = {0}};
-    int rc = ask(fd, SL_MSG_CREATE, lease, SL_MSG_CREATED, &got, err);
-    if (rc < 0)
-        return rc;
-    *ret = got.created;
+    if (got->h.type != SL_MSG_CREATED)
+        return unexpected(got, err);
+    *ret = got->created;
     ret->name[sizeof(ret->name) - 1] = '\0';
     ret->attach_path[sizeof(ret->attach_path) - 1] = '\0';
     if (ret->gpu_count > SL_MAX_GPUS)
@@ -100,6 +99,50 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
     for (size_t i = 0; i < SL_MAX_GPUS; i++)
         ret->gpu[i][SL_UUID_MAX - 1] = '\0';
     return 0;
+}
+
+int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
+                     struct sl_err *err)
+{
+    union sl_packet got = {.h = {0}};
+    int rc = ask(fd, SL_MSG_CREATE, lease, 0, &got, err);
+    return rc < 0 ? rc : take_created(&got, ret, err);
+}
+
+/* -ETIME: nothing came before the deadline. */
+static int receive_until(int fd, uint64_t deadline_ns, union sl_packet *ret, struct sl_err *err)
+{
+    int rc = -ETIMEDOUT;
+    while (rc == -ETIMEDOUT) {
+        uint64_t now = sl_now_ns();
+        if (now >= deadline_ns)
+            return sl_err_set(err, -ETIME, SL_E_LINE_TIME_OVER);
+        uint64_t left_ms = (deadline_ns - now) / SL_NS_PER_MS + 1;
+        rc = sl_packet_wait(fd, left_ms < INT_MAX ? (int)left_ms : INT_MAX, err);
+    }
+    if (rc == 0)
+        rc = sl_packet_recv(fd, ret, NULL, err);
+    return rc < 0 ? rc : refusal(ret, err);
+}
+
+int sl_client_create_waiting(int fd, const struct sl_msg_lease *lease,
+                             const struct sl_client_wait *how, struct sl_msg_created *ret,
+                             struct sl_err *err)
+{
+    struct sl_msg_lease question = *lease;
+    union sl_packet got = {.h = {0}};
+    question.flags |= SL_LEASE_WAIT;
+    int rc = ask(fd, SL_MSG_CREATE, &question, 0, &got, err);
+    if (rc == -ENOSPC || rc == -EAGAIN)
+        return sl_err_set(err, -EPROTO, SL_E_ARBITER_NO_LINE, sl_client_peer_pid(fd));
+    while (rc == 0 && got.h.type == SL_MSG_WAITING) {
+        struct sl_msg_waiting place = got.waiting;
+        place.why[sizeof(place.why) - 1] = '\0';
+        how->notice(how->arg, &place);
+        rc = place.turn ? ask(fd, SL_MSG_CREATE, &question, 0, &got, err)
+                        : receive_until(fd, how->deadline_ns, &got, err);
+    }
+    return rc < 0 ? rc : take_created(&got, ret, err);
 }
 
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "arbiter/dir.h"
 #include "base/err.h"
@@ -37,6 +38,17 @@ int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_s
  * try a new connection. */
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
                      struct sl_err *err) SL_MUST_CHECK;
+/* How to wait in line. */
+struct sl_client_wait {
+    uint64_t deadline_ns;                                          /* UINT64_MAX: none */
+    void (*notice)(void *arg, const struct sl_msg_waiting *place); /* what the arbiter says */
+    void *arg;
+};
+/* As sl_client_create, but waits until there is room. -ETIME: not before the deadline. -ECONNRESET: the arbiter ended,
+ * and a new connection gets the same place again. -EFBIG: there can never be room. */
+int sl_client_create_waiting(int fd, const struct sl_msg_lease *lease,
+                             const struct sl_client_wait *how, struct sl_msg_created *ret,
+                             struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
 

@@ -29,6 +29,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
             a->client_count--;
             break;
         }
+    sl_arb_line_left(a, c);
     while (c->out_head) {
         struct outgoing *o = c->out_head;
         c->out_head = o->next;
@@ -38,8 +39,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
     free(c);
 }
 
-/* Sends or queues the answer. On failure the caller removes the client. */
-static int answer(struct arbiter *a, struct client *c, const struct sl_msg *msg)
+int sl_arb_client_send(struct arbiter *a, struct client *c, const struct sl_msg *msg)
 {
     if (!c->out_head) {
         int rc = sl_packet_send(c->conn.fd, msg, NULL, 0, NULL);
@@ -82,7 +82,7 @@ static int answer_text(struct arbiter *a, struct client *c, enum sl_msg_type typ
     struct sl_msg_text m = {.code = code};
     sl_packet_init(&m.h, type, sizeof(m));
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
-    return answer(a, c, &m.h);
+    return sl_arb_client_send(a, c, &m.h);
 }
 
 /* The result of a request: OK with a text, or the error. */
@@ -93,11 +93,25 @@ static int answer_result(struct arbiter *a, struct client *c, int rc, const stru
                   : answer_text(a, c, SL_MSG_OK, 0, text);
 }
 
+static int make_tenant(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask,
+                       struct tenant **ret, struct sl_err *err)
+{
+    if ((ask->flags & (SL_LEASE_WAIT | SL_LEASE_KEEP)) == SL_LEASE_WAIT)
+        return sl_arb_line_ask(a, c, ask, ret, err);
+    struct sl_line_gpus barred = sl_arb_line_barred(a, ask);
+    int rc = sl_arb_tenant_create(a, ask, c->pid, &barred, ret, err);
+    if (rc != -ENOSPC || (ask->flags & SL_LEASE_KEEP))
+        return rc;
+    return sl_arb_ever_fits(a, ask) ? rc : -EFBIG; /* waiting would be of no use */
+}
+
 static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct tenant *t;
-    int rc = sl_arb_tenant_create(a, ask, c->pid, &t, &err);
+    struct tenant *t = NULL;
+    int rc = make_tenant(a, c, ask, &t, &err);
+    if (rc == 1) /* it stands in line, and is told so by line.c */
+        return 0;
     if (rc < 0)
         return answer_text(a, c, SL_MSG_ERROR, rc, err.msg);
     struct sl_msg_created m = {.gpu_count = t->gpu_count};
@@ -108,8 +122,8 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         memcpy(m.gpu[i], a->gpu[t->gpu[i]].uuid, sizeof(m.gpu[i]));
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
-    rc = answer(a, c, &m.h);
-    if (rc < 0 && !t->kept) { /* the creator is gone: no process would ever use or end the tenant */
+    rc = sl_arb_client_send(a, c, &m.h);
+    if (rc < 0 && !t->kept) { /* who asked went away: nobody will ever use it or end it */
         sl_arb_unwatch(a, &t->creator);
         t->left = true;
     }
@@ -196,18 +210,18 @@ static int on_status(struct arbiter *a, struct client *c)
     for (const struct tenant *t = a->tenants; t && rc == 0; t = t->next) {
         struct sl_msg_tenant m;
         describe_tenant(a, t, &m);
-        rc = answer(a, c, &m.h);
+        rc = sl_arb_client_send(a, c, &m.h);
     }
     for (uint32_t i = 0; i < a->gpu_count && rc == 0; i++) {
         struct sl_msg_gpu m;
         describe_gpu(a, i, &m);
-        rc = answer(a, c, &m.h);
+        rc = sl_arb_client_send(a, c, &m.h);
     }
     for (const struct audit_finding *f = a->findings; f && rc == 0; f = f->next)
-        rc = answer(a, c, &f->msg.h);
+        rc = sl_arb_client_send(a, c, &f->msg.h);
     struct sl_msg end;
     sl_packet_init(&end, SL_MSG_END, sizeof(end));
-    return rc < 0 ? rc : answer(a, c, &end);
+    return rc < 0 ? rc : sl_arb_client_send(a, c, &end);
 }
 
 static int on_processes(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
@@ -232,11 +246,11 @@ static int on_processes(struct arbiter *a, struct client *c, const struct sl_msg
             m.gpu[i].used_bytes = l ? sl_account_slot(l, k->slot, i) * SL_UNIT_BYTES : 0;
             m.gpu[i].overhead_bytes = k->overhead_bytes[i];
         }
-        rc = answer(a, c, &m.h);
+        rc = sl_arb_client_send(a, c, &m.h);
     }
     struct sl_msg end;
     sl_packet_init(&end, SL_MSG_END, sizeof(end));
-    return rc < 0 ? rc : answer(a, c, &end);
+    return rc < 0 ? rc : sl_arb_client_send(a, c, &end);
 }
 
 static int on_request(struct arbiter *a, struct client *c, const union sl_packet *p)

@@ -38,6 +38,14 @@ SL_ERROR(GPU_MEMORY_GONE,
     "GPU %u (%s) has nothing left of %s: all memory is promised or used; see in `sluice status` which tenants have it",
     "a tenant without `--memory` gets the memory that is not promised, and there is none",
     "give a tenant less with `sluice set`, or use another GPU");
+SL_ERROR(LINE_BEFORE, "other commands wait in line for GPU %u and go first",
+    "a command that was started with `--wait` is before this one, also where this one would fit",
+    "add `--wait`, or use another GPU");
+SL_ERROR_ALSO(LINE_BEFORE_ALL, "other commands wait in line for every GPU that may be used, and go first");
+SL_ERROR(LINE_TIME_OVER, "there was no room in the time given",
+    "the GPU was in use for all of the time after `--wait=`", "a longer time, or `--wait` without a time");
+SL_ERROR(LINE_FULL, "%d commands wait in line already, the most that may: end some of them",
+    "one arbiter keeps at most 1,024 places", "end some of the commands that wait, and start this one again");
 SL_ERROR(USE_UNKNOWN,
     "the memory that tenant %s uses of GPU %u is not known yet, because the arbiter has just restarted: try again in a "
     "second",
@@ -126,6 +134,11 @@ SL_ERROR(ARBITER_ANSWER,
     "arbiter",
     "the arbiter and this program are of different versions", "install the same version everywhere");
 SL_ERROR_ALSO(ARBITER_LIST, "the arbiter lists more entries than are possible");
+SL_ERROR(ARBITER_NO_LINE,
+    "the arbiter (process %d) is of an older version, in which commands cannot wait: start the command without --wait, "
+    "or again when the tenants of that arbiter have ended",
+    "the arbiter was started before this version of Sluice was installed",
+    "the old arbiter ends two seconds after its last tenant; `sluice run` then starts a new one");
 SL_ERROR(ARBITER_DESCRIPTORS,
     "the arbiter has no free descriptors: end some of its clients, or raise its limit (ulimit -n) and restart it",
     "thousands of processes", "raise `ulimit -n` before the first `sluice run`");

@@ -116,6 +116,7 @@ static uint64_t run_due(struct arbiter *a)
         if (t->reap_retry_ns)
             next = least(next, t->reap_retry_ns);
     }
+    next = least(next, sl_arb_line_tick(a));
     next = least(next, sl_arb_admit_tick(a));
     next = least(next, sl_arb_measure_tick(a));
     next = least(next, sl_arb_compute_tick(a));
@@ -198,6 +199,7 @@ static void shut_down(struct arbiter *a)
     }
     while (a->clients)
         sl_arb_client_remove(a, a->clients);
+    sl_arb_line_close(a);
     if (a->compute)
         sl_arb_compute_close(a);
     if (a->measure)
@@ -230,6 +232,7 @@ static int start(struct arbiter *a, struct sl_err *err)
     a->born = sl_arb_process_start(getpid());
     sl_arb_state_load(a);
     sl_arb_kept_sweep(a);
+    sl_arb_line_load(a);
     return open_control(a, err);
 }
 

@@ -169,6 +169,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
     memcpy(t->cookie, s->cookie, sizeof(t->cookie));
     memcpy(t->about, s->about, sizeof(t->about));
     t->kept = s->kept;
+    t->untold = true;
     t->asked = s->asked;
     t->compute = s->compute;
     t->created_ns = a->now_ns;

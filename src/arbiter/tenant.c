@@ -27,6 +27,14 @@ void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *b
                    t->name);
 }
 
+struct tenant *sl_arb_tenant_of(struct arbiter *a, pid_t pid, uint64_t start)
+{
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        if (t->creator_pid == pid && t->creator_start == start && !t->kept)
+            return t;
+    return NULL;
+}
+
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name)
 {
     for (struct tenant *t = a->tenants; t; t = t->next)
@@ -64,151 +72,11 @@ static int choose_name(struct arbiter *a, const char *asked, char ret[SL_NAME_MA
     return 0;
 }
 
-static int find_gpu(struct arbiter *a, const char *asked, uint32_t *ret, struct sl_err *err)
-{
-    char *end;
-    unsigned long index = strtoul(asked, &end, 10);
-    bool number = *asked && *end == '\0' && asked[0] != '-' && asked[0] != '+';
-    for (uint32_t i = 0; i < a->gpu_count; i++) {
-        if (number ? a->gpu[i].index == index && a->gpu[i].instance == UINT32_MAX
-                   : strcmp(a->gpu[i].uuid, asked) == 0) {
-            *ret = i;
-            return 0;
-        }
-    }
-    char have[200] = "";
-    for (uint32_t i = 0; i < a->gpu_count && strlen(have) < 150; i++)
-        (void)snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u (%s)", i ? ", " : "",
-                       a->gpu[i].index, a->gpu[i].uuid);
-    return sl_err_set(err, -ENODEV, SL_E_GPU_UNKNOWN, asked, have);
-}
-
-static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
-                       struct sl_err *err)
-{
-    if (ask->gpu_count > SL_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, SL_E_TENANT_GPUS, SL_MAX_GPUS);
-    t->gpu_count = ask->gpu_count ? ask->gpu_count : 1;
-    for (uint32_t i = 0; i < ask->gpu_count; i++) {
-        char name[SL_UUID_MAX];
-        (void)snprintf(name, sizeof(name), "%.63s", ask->gpu[i]);
-        int rc = find_gpu(a, name, &t->gpu[i], err);
-        if (rc < 0)
-            return rc;
-        for (uint32_t j = 0; j < i; j++)
-            if (t->gpu[j] == t->gpu[i])
-                return sl_err_set(err, -EINVAL, SL_E_GPU_TWICE, a->gpu[t->gpu[i]].index);
-    }
-    return 0;
-}
-
-static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct tenant *except)
-{
-    uint32_t sum = 0;
-    for (struct tenant *t = a->tenants; t; t = t->next)
-        for (uint32_t i = 0; i < t->gpu_count && t != except; i++)
-            if (t->gpu[i] == gpu)
-                sum += atomic_load(&t->lease.page->cores_request_permille);
-    return sum;
-}
-
-static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
-                       struct sl_err *err)
-{
-    bool divided = ask->fields & SL_FIELD_CORES;
-    int rc = sl_arb_reach_check(a, t, divided, err);
-    if (rc < 0 || !divided)
-        return rc;
-    if (ask->cores_request_permille == 0 || ask->cores_limit_permille > 1000 ||
-        ask->cores_request_permille > ask->cores_limit_permille)
-        return sl_err_set(err, -EINVAL, SL_E_CORES_RANGE);
-    for (uint32_t i = 0; i < t->gpu_count; i++) {
-        uint32_t others = promised_permille(a, t->gpu[i], t);
-        char left[16], want[16];
-        if (others + ask->cores_request_permille > 1000)
-            return sl_err_set(err, -ENOSPC, SL_E_GPU_TIME_LEFT, a->gpu[t->gpu[i]].index,
-                              sl_format_cores(others < 1000 ? 1000 - others : 0,
-                                              others < 1000 ? 1000 - others : 0, left,
-                                              sizeof(left)),
-                              sl_format_cores(ask->cores_request_permille,
-                                              ask->cores_request_permille, want, sizeof(want)));
-    }
-    return 0;
-}
-
 static int check_priority(const struct sl_msg_lease *ask, struct sl_err *err)
 {
     if ((ask->fields & SL_FIELD_PRIORITY) && ask->priority > SL_PRIORITY_HIGH)
         return sl_err_set(err, -EINVAL, SL_E_PRIORITY_RANGE);
     return 0;
-}
-
-/* As CUDA reads CUDA_VISIBLE_DEVICES: a UUID may be cut short. */
-static bool find_visible(struct arbiter *a, const char *asked, uint32_t *ret)
-{
-    size_t n = strlen(asked);
-    if (find_gpu(a, asked, ret, NULL) == 0)
-        return true;
-    for (uint32_t i = 0; n > 4 && i < a->gpu_count; i++)
-        if (strncmp(a->gpu[i].uuid, asked, n) == 0) {
-            *ret = i;
-            return true;
-        }
-    return false;
-}
-
-static int none_fits(struct arbiter *a, const struct tenant *t, const uint32_t *gpu, uint32_t count,
-                     struct sl_err *err)
-{
-    char text[240] = "";
-    for (uint32_t i = 0; i < count && strlen(text) < 180; i++) {
-        const struct gpu *g = &a->gpu[gpu[i]];
-        uint32_t others = promised_permille(a, gpu[i], t);
-        uint32_t left = others < 1000 ? 1000 - others : 0;
-        char memory[32], cores[16];
-        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
-                       "%sGPU %u has %s and %s %%", i ? ", " : "", g->index,
-                       sl_format_bytes(sl_arb_grant_left(a, gpu[i], t), memory, sizeof(memory)),
-                       sl_format_cores(left, left, cores, sizeof(cores)));
-    }
-    return sl_err_set(err, -ENOSPC, SL_E_NO_GPU_HAS_ROOM, count, text);
-}
-
-/* Chooses one GPU: the first of the named GPUs, or of all, on which the whole request fits. */
-static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
-                          struct sl_err *err)
-{
-    uint32_t gpu[SL_ARB_MAX_GPUS], count = 0;
-    uint64_t limit[SL_MAX_GPUS];
-    uint32_t named = ask->gpu_count < SL_MAX_GPUS ? ask->gpu_count : SL_MAX_GPUS;
-    char name[SL_UUID_MAX] = "";
-    for (; named && count < named; count++) {
-        (void)snprintf(name, sizeof(name), "%.63s", ask->gpu[count]);
-        if (!find_visible(a, name, &gpu[count]))
-            break;
-    }
-    if (named && count == 0)
-        return find_gpu(a, name, &gpu[0], err);
-    for (; !named && count < a->gpu_count; count++)
-        gpu[count] = count;
-    int rc = -ENODEV;
-    struct sl_err early = SL_ERR_INIT;
-    t->gpu_count = 1;
-    for (uint32_t i = 0; i < count && rc < 0; i++) {
-        t->gpu[0] = gpu[i];
-        rc = sl_arb_grant_memory(a, ask, t, limit, err);
-        if (rc == 0)
-            rc = check_cores(a, ask, t, err);
-        if (rc == -EAGAIN)
-            early = *err; /* after a restart: in a second it may fit there */
-        else if (rc < 0 && rc != -ENOSPC)
-            return rc; /* the request is wrong for every GPU */
-    }
-    if (rc < 0 && early.code) {
-        *err = early;
-        return -EAGAIN;
-    }
-    return rc < 0 && count > 1 ? none_fits(a, t, gpu, count, err) : rc;
 }
 
 static void creator_gone(struct arbiter *a, struct source *s)
@@ -316,17 +184,21 @@ void sl_arb_tenant_terms(struct tenant *t)
     atomic_store(&p->priority, t->terms.priority);
 }
 
+/* A full disk is no full GPU: nobody shall wait in line for it. */
+static int made(int rc)
+{
+    return rc == -ENOSPC ? -EIO : rc;
+}
+
 static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                       struct sl_err *err)
 {
     uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = sl_arb_grant_memory(a, ask, t, limit, err);
     if (rc == 0)
-        rc = check_cores(a, ask, t, err);
-    if (rc == 0)
         rc = check_priority(ask, err);
     if (rc == 0)
-        rc = sl_lease_create(t->cookie, &t->lease, err);
+        rc = made(sl_lease_create(t->cookie, &t->lease, err));
     if (rc < 0)
         return rc;
     struct sl_lease_page *p = t->lease.page;
@@ -379,8 +251,24 @@ static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, str
     return rc;
 }
 
+bool sl_arb_tenant_fits(struct arbiter *a, const struct sl_msg_lease *ask,
+                        const struct sl_line_gpus *barred)
+{
+    struct tenant *t = sl_arb_tenant_alloc();
+    int rc = sl_arb_reach_room(a, NULL);
+    if (rc == 0)
+        rc = sl_arb_choose(a, ask, barred, t, NULL);
+    tenant_free(a, t);
+    return !sl_arb_is_for_now(rc);
+}
+
+bool sl_arb_is_for_now(int rc)
+{
+    return rc == -ENOSPC || rc == -EAGAIN || rc == -EUSERS;
+}
+
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
-                         struct tenant **ret, struct sl_err *err)
+                         const struct sl_line_gpus *barred, struct tenant **ret, struct sl_err *err)
 {
     if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
         return sl_err_set(err, -EINVAL, SL_E_COMPUTE_RANGE);
@@ -404,19 +292,18 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     if (rc == 0)
         rc = choose_name(a, ask->name, t->name, err);
     if (rc == 0)
-        rc = ask->flags & SL_LEASE_ANY ? choose_fitting(a, ask, t, err)
-                                       : choose_gpus(a, ask, t, err);
+        rc = sl_arb_choose(a, ask, barred, t, err);
     if (rc == 0 && getrandom(t->cookie, sizeof(t->cookie), 0) != (ssize_t)sizeof(t->cookie))
         rc = sl_err_errno(err, errno, "cannot get random bytes");
     if (rc == 0)
         rc = fill_lease(a, ask, t, err);
     if (rc == 0)
-        rc = sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err);
-    /* First the state file: a restart must find every tenant that exists. */
+        rc = made(sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err));
+    /* State first: a tenant that exists is one a restart would find. */
     if (rc == 0)
-        rc = sl_arb_state_save(a, t, &t->terms, err);
+        rc = made(sl_arb_state_save(a, t, &t->terms, err));
     if (rc == 0)
-        rc = sl_arb_tenant_open(a, t, err);
+        rc = made(sl_arb_tenant_open(a, t, err));
     if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
         rc = sl_err_set(err, -ESRCH, SL_E_TENANT_ASKER_GONE, t->name);
     if (rc == 0) {
@@ -459,6 +346,7 @@ static void put_in_force(struct arbiter *a, struct tenant *t, const struct terms
     t->terms = *terms;
     sl_arb_tenant_terms(t);
     sl_arb_grant_share(a, t->gpu, t->gpu_count);
+    sl_arb_line_look(a);
 }
 
 /* Has a tenant without a limit meanwhile taken the memory that this tenant was to get? */
@@ -493,7 +381,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0 && (ask->fields & SL_FIELD_CORES))
-        rc = check_cores(a, ask, t, err);
+        rc = sl_arb_check_cores(a, ask, t, err);
     if (rc == 0)
         rc = check_priority(ask, err);
     if (rc == 0 && (ask->fields & SL_FIELD_PAUSE) && t->steer_id == UINT32_MAX)
@@ -540,6 +428,7 @@ void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t)
             *p = t->next;
             a->tenant_count--;
             sl_arb_compute_remove(a, t);
+            sl_arb_line_look(a);
             break;
         }
     while (t->visitors)

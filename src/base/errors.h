@@ -25,6 +25,8 @@ SL_ERROR(CORES_BAD,
     "not a percentage from 0.1 to 100 with at most one decimal", "`30`, `12.5`, `30:100`");
 SL_ERROR(CORES_ORDER, "cores \"%s\": the limit is below the request: write REQUEST:LIMIT, for example 30:100",
     "for example `30:20`", "`20:30`");
+SL_ERROR(TIME_BAD, "\"%.40s\" is not a time: write a whole number with s, m, h or d, for example 30s, 10m or 2h",
+    "no number, no unit, zero, or more than 100,000 of the unit", "`30s`, `10m`, `2h`");
 
 SL_ERROR_PART("files");
 

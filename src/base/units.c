@@ -135,6 +135,22 @@ const char *sl_format_cores(uint32_t request_permille, uint32_t limit_permille, 
     return buf;
 }
 
+int sl_parse_duration(const char *text, uint64_t *ret_ns, struct sl_err *err)
+{
+    static const struct {
+        const char *name;
+        uint64_t seconds;
+    } unit[] = {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    uint64_t number = 0;
+    const char *rest = sl_number_read(text, 100000, &number);
+    for (size_t i = 0; rest && number > 0 && i < SL_ARRAY_LEN(unit); i++)
+        if (strcmp(rest, unit[i].name) == 0) {
+            *ret_ns = number * unit[i].seconds * 1000000000ULL;
+            return 0;
+        }
+    return sl_err_set(err, -EINVAL, SL_E_TIME_BAD, text);
+}
+
 const char *sl_format_duration(uint64_t ns, char *buf, size_t size)
 {
     double s = (double)ns / 1e9;

@@ -30,6 +30,9 @@ const char *sl_format_bytes(uint64_t bytes, char *buf, size_t size);
 const char *sl_format_cores(uint32_t request_permille, uint32_t limit_permille, char *buf,
                             size_t size);
 
+/* 30s, 10m, 2h or 1d; at least a second. */
+int sl_parse_duration(const char *text, uint64_t *ret_ns, struct sl_err *err) SL_MUST_CHECK;
+
 /* "850 us", "1.5 s", "2 min". Returns buf. */
 const char *sl_format_duration(uint64_t ns, char *buf, size_t size);
 

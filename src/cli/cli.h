@@ -13,12 +13,13 @@
 
 #define SL_CLI_MAX_OPTIONS 24
 
-/* Exit codes. `run` uses the last three like env(1) and timeout(1), so that a script can tell a failure of Sluice from
- * a failure of the command. */
+/* Exit codes. `run` uses the last four like env(1) and timeout(1), so that a script can tell our
+ * failures from its command's. */
 enum sl_cli_exit {
     SL_EXIT_OK = 0,
     SL_EXIT_FAILED = 1,
     SL_EXIT_USAGE = 2,
+    SL_EXIT_RUN_WAITED = 124, /* --wait=TIME was not enough */
     SL_EXIT_RUN_OURS = 125,
     SL_EXIT_RUN_NOT_EXECUTABLE = 126,
     SL_EXIT_RUN_NOT_FOUND = 127,
@@ -26,7 +27,7 @@ enum sl_cli_exit {
 
 struct sl_cli_option {
     const char *name; /* without the dashes; NULL ends a list */
-    const char *arg;  /* name of its value for --help; NULL: a switch */
+    const char *arg;  /* name of its value for --help; NULL: a switch; "[=TIME]": may have one */
     const char *help;
     const char *words; /* completion: values separated by spaces, or "@gpu", "@file", "@dir" */
 };

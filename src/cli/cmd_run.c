@@ -10,6 +10,7 @@
 #include "cli/container_client.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
+#include "cli/run_wait.h"
 #include "cli/world.h"
 #include "shm/find.h"
 
@@ -31,7 +32,7 @@ static int create_tenant(const struct sl_world *world, const struct sl_msg_lease
     for (int i = 0; i < CREATE_ATTEMPTS && rc == -ECONNRESET; i++) {
         int fd = sl_world_start(world, err);
         if (fd < 0)
-            return fd;
+            return fd == -ENOSPC ? -EIO : fd; /* a full disk is no full GPU */
         rc = sl_client_create(fd, lease, ret, err);
         if (rc == 0)
             return fd;
@@ -145,7 +146,10 @@ int sl_cmd_run(const struct sl_cli_args *args)
         sl_cli_complain(SL_E_RUN_NO_COMMAND);
         return SL_EXIT_RUN_OURS;
     }
+    const char *wait = sl_cli_value(args, "wait");
     int rc = sl_container_client_refuse(args->rest, &err);
+    if (rc == 0)
+        rc = sl_run_wait_check(wait, &err);
     if (rc == 0)
         rc = sl_world_lease(args, &lease, &err);
     if (rc == 0)
@@ -166,10 +170,11 @@ int sl_cmd_run(const struct sl_cli_args *args)
     if (rc == 0)
         rc = check_attach(&err);
     if (rc == 0)
-        rc = create_tenant(&world, &lease, &tenant, &err);
+        rc = wait ? sl_run_wait(&world, &lease, wait, &tenant, &err)
+                  : create_tenant(&world, &lease, &tenant, &err);
     if (rc < 0) {
-        sl_cli_complain("run: %s", err.msg);
-        return SL_EXIT_RUN_OURS;
+        sl_cli_complain(rc == -ENOSPC && !wait ? SL_E_RUN_NO_ROOM : "run: %s", err.msg);
+        return rc == -ETIME ? SL_EXIT_RUN_WAITED : SL_EXIT_RUN_OURS;
     }
     int control = rc;
     remark_adjusted(&lease, &tenant);

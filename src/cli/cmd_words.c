@@ -17,7 +17,7 @@ static int list_values(const struct sl_cli_option *list, const char *option)
     for (const struct sl_cli_option *o = list; o && o->name; o++) {
         if (strcmp(o->name, option) != 0)
             continue;
-        if (!o->arg)
+        if (!o->arg || o->arg[0] == '[') /* the next word is not its value */
             return SL_EXIT_FAILED;
         for (const char *p = o->words; p && *p; p += strspn(p, " ")) {
             size_t n = strcspn(p, " ");

@@ -18,6 +18,7 @@ SL_ERROR_ALSO(OPTION_UNKNOWN_NEAR, "unknown option \"%.60s\": did you mean \"--%
 SL_ERROR_ALSO(OPTION_UNKNOWN, "unknown option \"%.60s\": `sluice %s --help` lists the options");
 SL_ERROR_ALSO(DIR_TWICE, "--dir is given twice: give one directory");
 SL_ERROR_ALSO(OPTION_TAKES_NO_VALUE, "--%s takes no value");
+SL_ERROR_ALSO(OPTION_EMPTY_VALUE, "--%s= has no value: write --%s%s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.40s\" is an extra word: name one file");
 SL_ERROR_ALSO(EXTRA_WORD, "\"%.40s\" is an extra word: `sluice %s` takes options only");
@@ -72,6 +73,13 @@ SL_ERROR(RUN_NO_COMMAND, "run: no command is given: write sluice run [OPTIONS] -
     "`sluice run` has nothing after its options", "write the command after `--`");
 SL_ERROR(COMMAND_NOT_FOUND, "%s: command not found",
     "no folder of PATH has the command (exit code 127)", "check the spelling, or give the full path");
+SL_ERROR(RUN_NO_ROOM, "run: %s; add --wait to start when there is room",
+    "what was asked for is not left now; the reason is in the message",
+    "`sluice run --wait`, or as the first part of the message says");
+SL_ERROR(RUN_WAITING, "waiting: place %u of %u; %s",
+    "a remark, not an error: `--wait` was given, and there is no room yet", "nothing; Ctrl-C leaves the line");
+SL_ERROR(RUN_WAIT_OVER, "%s (--wait=%s): place %u of %u; %s",
+    "no room came in the time after `--wait=` (exit code 124)", "a longer time, or `--wait` without a time");
 SL_ERROR(RUN_HELD_BY_CONTAINER,
     "run: the share of this container (%s) limits the command; the options given here have no effect",
     "the agent of the node gave this container a share, which comes before `sluice run`",

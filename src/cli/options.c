@@ -113,6 +113,22 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
     return 0;
 }
 
+static int keep_value(struct sl_cli_args *args, const struct sl_cli_option *own, const char *value,
+                      struct sl_err *err)
+{
+    const char **slot = &args->value[own - args->verb->options];
+    if (*slot && own->arg)
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_TWICE, own->name);
+    *slot = value;
+    return 0;
+}
+
+/* The value may be left out, and then the next word is not it. */
+static bool value_is_optional(const struct sl_cli_option *o)
+{
+    return o->arg && o->arg[0] == '[';
+}
+
 /* One option word (and its value, in the same word after '=' or in the next). */
 static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args, struct sl_err *err)
 {
@@ -126,18 +142,18 @@ static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args,
     const struct sl_cli_option *o = own ? own : option_find(sl_cli_global_options, written.name);
     if (!o)
         return unknown_option(args->verb, word, err);
+    bool optional = value_is_optional(o);
+    if (optional && written.value && !written.value[0])
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_EMPTY_VALUE, o->name, o->name, o->arg);
     if (written.value && !o->arg)
         return sl_err_set(err, -EINVAL, SL_E_OPTION_TAKES_NO_VALUE, o->name);
-    const char *value = o->arg ? sl_option_value(&written, argc, argv, at) : "";
+    const char *value =
+        o->arg && !(optional && !written.value) ? sl_option_value(&written, argc, argv, at) : "";
     if (!value)
         return sl_err_set(err, -EINVAL, SL_E_OPTION_NEEDS_VALUE, o->name, o->name, o->arg);
     if (!own)
         return take_global(o, value, args, err);
-    const char **slot = &args->value[own - args->verb->options];
-    if (*slot && o->arg)
-        return sl_err_set(err, -EINVAL, SL_E_OPTION_TWICE, o->name);
-    *slot = value;
-    return 0;
+    return keep_value(args, own, value, err);
 }
 
 int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err *err)
@@ -180,8 +196,8 @@ static void print_options(const struct sl_cli_option *list, FILE *out)
 {
     for (const struct sl_cli_option *o = list; o && o->name; o++) {
         char left[40];
-        (void)snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg ? " " : "",
-                       o->arg ? o->arg : "");
+        (void)snprintf(left, sizeof(left), "--%s%s%s", o->name,
+                       o->arg && !value_is_optional(o) ? " " : "", o->arg ? o->arg : "");
         /* A long left side gets its help on the next line, so that the columns line up. */
         const char *text = o->help;
         bool fits = strlen(left) <= 22;

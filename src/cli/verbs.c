@@ -45,8 +45,13 @@ const struct sl_cli_option sl_cli_global_options[] = {
      "@file"}
 
 static const struct sl_cli_option run_options[] = {
-    OPTIONS_SHARE, {"name", "NAME", "name of the tenant in `sluice status` and `sluice set`", ""},
-    OPTION_SIM,    OPTION_LIBSLUICE,
+    OPTIONS_SHARE,
+    {"wait", "[=TIME]",
+     "where there is no room now, wait in line: until there is,\nor at most TIME (30s, 10m, 2h)",
+     NULL},
+    {"name", "NAME", "name of the tenant in `sluice status` and `sluice set`", ""},
+    OPTION_SIM,
+    OPTION_LIBSLUICE,
     OPTION_END,
 };
 
@@ -159,8 +164,8 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .details =
          "COMMAND and every process that it starts are one tenant: together they get no\n"
          "more GPU memory and time than the options say. It needs neither root nor a daemon.\n"
-         "The exit code is COMMAND's; 125: sluice itself failed, 126: COMMAND cannot be\n"
-         "executed, 127: COMMAND was not found.",
+         "The exit code is COMMAND's; 124: no room came in the time of --wait, 125: sluice\n"
+         "itself failed, 126: COMMAND cannot be executed, 127: COMMAND was not found.",
      .options = run_options,
      .flags = SL_VERB_STOP,
      .usage_exit = SL_EXIT_RUN_OURS,

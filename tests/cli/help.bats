@@ -147,6 +147,10 @@ offers_verbs_options_and_values() {
     [ "$output" = status ]
     run "$c" sluice run --mem
     [ "$output" = --memory ]
+    run "$c" sluice run --wai
+    [ "$output" = --wait ]
+    run "$c" sluice run --wait --mem # its time is never the next word
+    [ "$output" = --memory ]
     run "$c" sluice run --priority ''
     has high
     has low
