@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "base/xalloc.h"
 
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
@@ -283,7 +284,7 @@ int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list, 
         for (size_t i = 0; i < SL_ARRAY_LEN(openers) && rc == 0; i++)
             rc = openers[i](a, err);
         if (rc == 0)
-            sl_info("sluiced " SLUICE_VERSION " on node %s", a->node_name);
+            sl_info("sluiced %s on node %s", sl_version(), a->node_name);
         while (rc == 0 && !a->stopping)
             rc = sl_loop_step(a->loop, -1, err);
         if (rc == 0 && a->fatal.code < 0) {

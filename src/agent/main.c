@@ -12,6 +12,7 @@
 #include "agent/agent_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "base/xalloc.h"
 
 #define BACKOFF_MIN_NS (20 * SL_NS_PER_MS)
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
     if (opt.help) {
         sl_agent_options_help(stdout);
     } else if (opt.version) {
-        (void)puts("sluiced " SLUICE_VERSION);
+        (void)printf("sluiced %s\n", sl_version());
     } else {
         sl_log_open(sl_log_level_parse(opt.log_level, SL_LOG_INFO), STDERR_FILENO);
         status = opt.supervise ? supervise() : -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/argv.h"
+#include "base/version.h"
 #include "base/words.h"
 #include "cli/errors.h"
 
@@ -233,7 +234,7 @@ void sl_cli_verb_help(const struct sl_cli_verb *verb, FILE *out)
 
 void sl_cli_version(FILE *out)
 {
-    (void)fprintf(out, "sluice %s\n", SLUICE_VERSION);
+    (void)fprintf(out, "sluice %s\n", sl_version());
 }
 
 void sl_cli_help(FILE *out)

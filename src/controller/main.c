@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/version.h"
 #include "base/xalloc.h"
 #include "controller/errors.h"
 #include "controller/options.h"
@@ -99,7 +100,10 @@ int main(int argc, char **argv)
         return 2;
     }
     if (args.help || args.version) {
-        (void)fputs(args.help ? sl_ctl_help : "sluice-controller " SLUICE_VERSION "\n", stdout);
+        if (args.help)
+            (void)fputs(sl_ctl_help, stdout);
+        else
+            (void)printf("sluice-controller %s\n", sl_version());
         return 0;
     }
     sl_log_open(args.log, STDERR_FILENO);

@@ -17,12 +17,64 @@ teardown() { common_teardown; }
 
 @test "--version, at the front and after a verb" {
     run -0 "$SLUICE" --version
-    [[ $output =~ ^sluice\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+    [[ $output =~ ^sluice\ [0-9]+\.[0-9]+\.[0-9]+\ \(commit\ [0-9A-Za-z._-]+\)$ ]]
+    first=$output
     run -0 "$SLUICE" version
-    [[ $output == "sluice "[0-9]* ]]
+    [ "$output" = "$first" ]
     run -2 "$SLUICE" version now
     run -0 "$SLUICE" status --version
     [[ $output =~ ^sluice\ [0-9] ]]
+}
+
+@test "the agent and the controller are of the same commit" {
+    version=$("$SLUICE" --version)
+    for program in sluiced sluice-controller; do
+        [ -x "$(dirname "$SLUICE")/$program" ] || skip "not built"
+        run -0 "$(dirname "$SLUICE")/$program" --version
+        [ "$output" = "$program ${version#sluice }" ]
+    done
+}
+
+# commit_of SOURCE [-DCOMMIT=...]: what the build writes down for a source in this folder.
+commit_of() {
+    local source=$1
+    shift
+    cmake -DSOURCE="$source" -DHEADER="$PLACE/commit.h" -DGIT="$(command -v git)" "$@" \
+        -P "$SLUICE_SOURCE/cmake/SluiceCommit.cmake" && sed -n 's/^#define SLUICE_COMMIT "\(.*\)"$/\1/p' "$PLACE/commit.h"
+}
+
+@test "the commit: of git, with -dirty after a change only; what is said comes first; else unknown" {
+    command -v cmake >/dev/null || skip "no cmake"
+    command -v git >/dev/null || skip "no git"
+    tree=$PLACE/tree
+    export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+    git init -q "$tree"
+    mkdir "$tree/inside"
+    echo 1 >"$tree/file"
+    run -0 commit_of "$tree" # no commit yet
+    [ "$output" = unknown ]
+    git -C "$tree" add file
+    git -C "$tree" commit -qm one
+    git -C "$tree" tag -a -m tag v9
+    commit=$(git -C "$tree" rev-parse --short=12 HEAD)
+    run -0 commit_of "$tree"
+    [ "$output" = "$commit" ]
+    # Not written again: nothing is compiled again.
+    touch -d @1 "$PLACE/commit.h"
+    run -0 commit_of "$tree"
+    [ "$(stat -c %Y "$PLACE/commit.h")" = 1 ]
+    touch "$tree/not-added"
+    run -0 commit_of "$tree"
+    [ "$output" = "$commit" ]
+    echo 2 >"$tree/file"
+    run -0 commit_of "$tree"
+    [ "$output" = "$commit-dirty" ]
+    run -0 commit_of "$tree" -DCOMMIT=v1.2-release
+    [ "$output" = v1.2-release ]
+    run -0 commit_of "$tree/inside" # an unpacked archive in somebody's checkout
+    [ "$output" = unknown ]
+    run -0 commit_of "$tree" -DGIT=
+    [ "$output" = unknown ]
 }
 
 @test "every verb explains itself, by --help, -h and help VERB" {
