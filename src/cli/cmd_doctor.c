@@ -8,7 +8,7 @@
 #include "cli/errors.h"
 #include "cli/table.h"
 
-static const char *const result_names[] = {"ok", "warning", "problem"};
+static const char *const result_names[] = {"ok", "warning", "problem", "skipped"};
 
 void sl_doctor_add(struct sl_doctor *d, const char *name, enum sl_doctor_result result,
                    const char *cure, const char *fmt, ...)
@@ -16,16 +16,18 @@ void sl_doctor_add(struct sl_doctor *d, const char *name, enum sl_doctor_result 
     if (d->count == SL_ARRAY_LEN(d->line))
         return;
     struct sl_doctor_line *l = &d->line[d->count++];
-    *l = (struct sl_doctor_line){.name = name, .result = result};
+    bool follows = d->root && result == SL_DOCTOR_PROBLEM;
+    *l = (struct sl_doctor_line){.name = name, .result = follows ? SL_DOCTOR_SKIPPED : result};
+    int n = follows ? snprintf(l->text, sizeof(l->text), "because of the %s: ", d->root) : 0;
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(l->text, sizeof(l->text), fmt, ap);
+    (void)vsnprintf(l->text + n, sizeof(l->text) - (size_t)n, fmt, ap);
     va_end(ap);
-    if (cure)
+    if (cure && !follows)
         (void)snprintf(l->cure, sizeof(l->cure), "%s", cure);
 }
 
-static size_t count_problems(const struct sl_doctor *d)
+size_t sl_doctor_problems(const struct sl_doctor *d)
 {
     size_t n = 0;
     for (size_t i = 0; i < d->count; i++)
@@ -35,7 +37,7 @@ static size_t count_problems(const struct sl_doctor *d)
 
 static void print_text(const struct sl_doctor *d)
 {
-    static const char *const colours[] = {SL_COLOUR_GREEN, SL_COLOUR_YELLOW, SL_COLOUR_RED};
+    static const char *const colours[] = {SL_COLOUR_GREEN, SL_COLOUR_YELLOW, SL_COLOUR_RED, ""};
     bool colour = sl_table_colour(stdout);
     for (size_t i = 0; i < d->count; i++) {
         const struct sl_doctor_line *l = &d->line[i];
@@ -44,7 +46,7 @@ static void print_text(const struct sl_doctor *d)
         if (l->cure[0])
             (void)printf("%-7s  %-9s  -> %s\n", "", "", l->cure);
     }
-    size_t problems = count_problems(d);
+    size_t problems = sl_doctor_problems(d);
     if (problems == 0)
         (void)printf("\n`sluice run` works here.\n");
     else
@@ -57,7 +59,7 @@ static void print_json(const struct sl_doctor *d)
     struct sl_json j;
     sl_json_init(&j, stdout);
     sl_json_begin(&j, NULL, '{');
-    sl_json_bool(&j, "ok", count_problems(d) == 0);
+    sl_json_bool(&j, "ok", sl_doctor_problems(d) == 0);
     sl_json_begin(&j, "checks", '[');
     for (size_t i = 0; i < d->count; i++) {
         const struct sl_doctor_line *l = &d->line[i];
@@ -87,5 +89,5 @@ int sl_cmd_doctor(const struct sl_cli_args *args)
         print_json(&d);
     else
         print_text(&d);
-    return sl_cli_finish(count_problems(&d) ? SL_EXIT_FAILED : SL_EXIT_OK);
+    return sl_cli_finish(sl_doctor_problems(&d) ? SL_EXIT_FAILED : SL_EXIT_OK);
 }

@@ -8,25 +8,34 @@
 
 #include "cli/world.h"
 
-enum sl_doctor_result { SL_DOCTOR_OK, SL_DOCTOR_WARNING, SL_DOCTOR_PROBLEM };
+enum sl_doctor_result {
+    SL_DOCTOR_OK,
+    SL_DOCTOR_WARNING,
+    SL_DOCTOR_PROBLEM,
+    SL_DOCTOR_SKIPPED, /* not checked, or not a problem of its own: an earlier problem is the cause */
+};
 
 struct sl_doctor_line {
     const char *name;
     enum sl_doctor_result result;
     char text[400]; /* what the check found */
-    char cure[240]; /* what the user should do; empty for ok */
+    char cure[240]; /* what the user should do; empty for ok and skipped */
 };
 
 struct sl_doctor {
     const struct sl_world *world;
     const char *libsluice; /* --libsluice, or NULL */
+    const char *root; /* the check whose problem explains every problem found now; NULL: none */
     struct sl_doctor_line line[64];
     size_t count;
 };
 
-/* Adds a line. `cure` may be NULL for ok. */
+/* Adds a line. `cure` may be NULL for ok. A problem that d->root explains is added as skipped, without a cure: one cause
+ * is one problem. */
 void sl_doctor_add(struct sl_doctor *d, const char *name, enum sl_doctor_result result,
                    const char *cure, const char *fmt, ...) SL_PRINTF(5, 6);
+
+size_t sl_doctor_problems(const struct sl_doctor *d);
 
 /* doctor_system.c: kernel, libc, limits, directory, libsluice, other interposers, container. */
 void sl_doctor_system(struct sl_doctor *d);

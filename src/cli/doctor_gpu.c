@@ -13,14 +13,15 @@
 #include "cli/doctor.h"
 #include "gpu/gpu.h"
 
-static void check_module(struct sl_doctor *d)
+/* Returns whether there is a kernel module. */
+static bool check_module(struct sl_doctor *d)
 {
     SL_CLEANUP(free) char *text = NULL;
     if (sl_fs_read(AT_FDCWD, "/proc/driver/nvidia/version", 4096, &text, NULL, NULL) < 0) {
         sl_doctor_add(d, "driver", SL_DOCTOR_PROBLEM,
                       "install the NVIDIA driver (and `modprobe nvidia`), or try --sim h200",
                       "the NVIDIA kernel module is not loaded");
-        return;
+        return false;
     }
     /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  <date>": the dotted number. */
     const char *p = text;
@@ -29,29 +30,34 @@ static void check_module(struct sl_doctor *d)
         p++;
     sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "kernel module %.*s",
                   (int)strspn(p, "0123456789."), p);
+    return true;
 }
 
-static void check_node(struct sl_doctor *d, const char *path, size_t *seen)
+/* Device files that a program needs and cannot open, by the reason. */
+struct nodes {
+    char missing[120];
+    char closed[200];
+    int closed_errno;
+    size_t cards; /* that can be opened */
+};
+
+static bool check_node(struct nodes *n, const char *path)
 {
-    if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0) {
-        (*seen)++;
-        return;
-    }
-    if (errno == ENOENT)
-        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
-                      "run `nvidia-modprobe -u -c 0` as root, or start the container with its GPUs",
-                      "%s is missing", path);
-    else
-        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
-                      "give yourself access (often: the group `video` or `render`)",
-                      "%s may not be opened: %s", path, strerror(errno));
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0)
+        return true;
+    bool missing = errno == ENOENT;
+    char *list = missing ? n->missing : n->closed;
+    size_t size = missing ? sizeof(n->missing) : sizeof(n->closed);
+    if (!missing)
+        n->closed_errno = errno;
+    (void)snprintf(list + strlen(list), size - strlen(list), "%s%s", list[0] ? ", " : "", path);
+    return false;
 }
 
-static void check_nodes(struct sl_doctor *d)
+static void look_at_nodes(struct nodes *n)
 {
-    size_t seen = 0, cards = 0;
-    check_node(d, "/dev/nvidiactl", &seen);
-    check_node(d, "/dev/nvidia-uvm", &seen);
+    (void)check_node(n, "/dev/nvidiactl");
+    (void)check_node(n, "/dev/nvidia-uvm");
     SL_CLEANUP(closedir) DIR *dev = opendir("/dev");
     const struct dirent *e;
     while (dev && (e = readdir(dev))) {
@@ -59,15 +65,32 @@ static void check_nodes(struct sl_doctor *d)
         if (strncmp(e->d_name, "nvidia", 6) != 0 || !isdigit((unsigned char)e->d_name[6]))
             continue;
         (void)snprintf(path, sizeof(path), "/dev/%s", e->d_name);
-        check_node(d, path, &cards);
+        n->cards += check_node(n, path);
     }
-    if (seen == 2 && cards > 0)
-        sl_doctor_add(d, "devices", SL_DOCTOR_OK, NULL, "%zu card%s, control and uvm may be opened",
-                      cards, cards == 1 ? "" : "s");
-    else if (seen == 2)
+}
+
+/* One line for each thing that has to be done. Returns whether all is well. */
+static bool check_nodes(struct sl_doctor *d)
+{
+    struct nodes n = {.cards = 0};
+    look_at_nodes(&n);
+    if (n.missing[0])
+        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
+                      "run `nvidia-modprobe -u -c 0` as root, or start the container with its GPUs",
+                      "missing: %s", n.missing);
+    if (n.closed[0])
+        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
+                      "give yourself access (often: the group `video` or `render`)",
+                      "may not be opened (%s): %s", strerror(n.closed_errno), n.closed);
+    bool fine = !n.missing[0] && !n.closed[0];
+    if (fine && n.cards == 0)
         sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
                       "start the container with its GPUs, or run nvidia-modprobe",
                       "there is no /dev/nvidia0");
+    else if (fine)
+        sl_doctor_add(d, "devices", SL_DOCTOR_OK, NULL, "%zu card%s, control and uvm may be opened",
+                      n.cards, n.cards == 1 ? "" : "s");
+    return fine && n.cards > 0;
 }
 
 /* The answers of cuInit; the last row stands for all others. */
@@ -189,25 +212,58 @@ static void check_mps(struct sl_doctor *d)
     sl_doctor_add(d, "mps", SL_DOCTOR_OK, NULL, "not running");
 }
 
-void sl_doctor_gpu(struct sl_doctor *d)
+/* The libraries of the driver, and what they say of the cards. */
+static void check_libraries(struct sl_doctor *d)
 {
-    struct sl_err err = SL_ERR_INIT;
-    bool simulated = d->world->place.sim[0] != '\0';
-    if (!simulated) {
-        check_module(d);
-        check_nodes(d);
-    } else if (sl_doctor_scratch_begin(d->world->place.sim, &err) < 0) {
-        sl_doctor_add(d, "driver", SL_DOCTOR_PROBLEM, "make room in /tmp", "%s", err.msg);
-    } else {
-        sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "simulated: %s", d->world->place.sim);
-    }
     struct cards cards = {.count = 0};
     check_nvml(d, &cards);
     bool cuda = check_cuda(d);
     for (size_t i = 0; cuda && i < cards.count; i++)
         if (cards.uuid[i][0])
             sl_doctor_slices(d, i, cards.uuid[i], cards.driver);
-    if (!simulated)
-        check_mps(d);
+}
+
+static void skip(struct sl_doctor *d, const char *name)
+{
+    sl_doctor_add(d, name, SL_DOCTOR_SKIPPED, NULL, "not checked: there is no driver");
+}
+
+static void check_real(struct sl_doctor *d)
+{
+    bool module = check_module(d);
+    /* A container may have its device files and hide /proc/driver. */
+    if (!module && access("/dev/nvidiactl", F_OK) != 0) {
+        skip(d, "devices");
+        skip(d, "nvml");
+        skip(d, "cuda");
+        return;
+    }
+    d->root = module ? NULL : "driver";
+    if (!check_nodes(d) && !d->root)
+        d->root = "device files";
+    check_libraries(d);
+    d->root = NULL;
+    check_mps(d);
+}
+
+static void check_simulated(struct sl_doctor *d)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_doctor_scratch_begin(d->world->place.sim, &err) < 0) {
+        sl_doctor_add(d, "driver", SL_DOCTOR_PROBLEM, "make room in /tmp", "%s", err.msg);
+        skip(d, "nvml");
+        skip(d, "cuda");
+    } else {
+        sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "simulated: %s", d->world->place.sim);
+        check_libraries(d);
+    }
     sl_doctor_scratch_end();
+}
+
+void sl_doctor_gpu(struct sl_doctor *d)
+{
+    if (d->world->place.sim[0])
+        check_simulated(d);
+    else
+        check_real(d);
 }

@@ -258,7 +258,9 @@ slices() {
     [ ! -e /proc/driver/nvidia/version ] || skip "there is a driver here"
     run -1 "$SLUICE" doctor
     has "kernel module is not loaded"
-    has "does not work here"
+    has "does not work here: 1 problem above."
+    [ "$(grep -c '^problem' <<<"$output")" = 1 ]
+    [ "$(grep -c '^skipped .*not checked: there is no driver$' <<<"$output")" = 3 ]
     run -1 "$SLUICE" doctor --json
     [ "$(jq -c '[.ok, (.checks | map(select(.result == "problem" and .cure == null)) | length)]' <<<"$output")" = '[false,0]' ]
 }
@@ -271,3 +273,4 @@ slices() {
     run -1 "$SLUICE" --dir "$PLACE/file" doctor --sim h200
     has "is not a directory"
 }
+    [ "$(jq -c '[.checks[] | select(.result == "problem").name]' <<<"$output")" = '["driver"]' ]

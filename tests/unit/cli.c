@@ -15,6 +15,7 @@
 #include "arbiter/dir.h"
 #include "cli/cli.h"
 #include "cli/container_client.h"
+#include "cli/doctor.h"
 #include "cli/run_child.h"
 #include "cli/table.h"
 #include "cli/world.h"
@@ -182,6 +183,26 @@ static void tables_line_up_and_obey_nobody(void **state)
     free(text);
 }
 
+/* A problem that another one explains is none of its own; what is well stays well. */
+static void one_cause_is_one_problem(void **state)
+{
+    (void)state;
+    struct sl_doctor d = {.world = NULL};
+    sl_doctor_add(&d, "devices", SL_DOCTOR_PROBLEM, "open them", "closed");
+    d.root = "device files";
+    sl_doctor_add(&d, "nvml", SL_DOCTOR_PROBLEM, "look", "error %d", 9);
+    sl_doctor_add(&d, "cuda", SL_DOCTOR_OK, NULL, "fine");
+    assert_int_equal(sl_doctor_problems(&d), 1);
+    assert_int_equal(d.line[1].result, SL_DOCTOR_SKIPPED);
+    assert_string_equal(d.line[1].text, "because of the device files: error 9");
+    assert_string_equal(d.line[1].cure, "");
+    assert_int_equal(d.line[2].result, SL_DOCTOR_OK);
+    d.root = NULL;
+    sl_doctor_add(&d, "kernel", SL_DOCTOR_PROBLEM, "newer", "old");
+    assert_int_equal(sl_doctor_problems(&d), 2);
+    assert_string_equal(d.line[3].cure, "newer");
+}
+
 static void places(void **state)
 {
     (void)state;
@@ -258,6 +279,7 @@ int main(void)
         cmocka_unit_test(lease_from_options),
         cmocka_unit_test(environment_of_the_command),
         cmocka_unit_test(tables_line_up_and_obey_nobody),
+        cmocka_unit_test(one_cause_is_one_problem),
         cmocka_unit_test(places),
         cmocka_unit_test(places_are_private),
     };
