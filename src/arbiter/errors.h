@@ -63,7 +63,7 @@ SL_ERROR(TIME_NOT_DIVIDED,
 SL_ERROR(TENANTS_FULL, "there are %u tenants already, the most among which GPU time can be divided: end some of them",
     "one arbiter serves at most 1,024 tenants", "end some tenants");
 SL_ERROR(TENANT_NAME_BAD,
-    "tenant name \"%.40s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', beginning with a letter or "
+    "tenant name \"%.100s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', beginning with a letter or "
     "digit",
     "the name becomes the name of a file", "up to 40 letters, digits, `.`, `_`, `-`");
 SL_ERROR(TENANT_NAME_TAKEN, "a tenant named \"%s\" already runs: choose another --name, or see `sluice status`",

@@ -20,8 +20,8 @@ SL_ERROR_ALSO(DIR_TWICE, "--dir is given twice: give one directory");
 SL_ERROR_ALSO(OPTION_TAKES_NO_VALUE, "--%s takes no value");
 SL_ERROR_ALSO(OPTION_EMPTY_VALUE, "--%s= has no value: write --%s%s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
-SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.40s\" is an extra word: name one file");
-SL_ERROR_ALSO(EXTRA_WORD, "\"%.40s\" is an extra word: `sluice %s` takes options only");
+SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.100s\" is an extra word: name one file");
+SL_ERROR_ALSO(EXTRA_WORD, "\"%.100s\" is an extra word: `sluice %s` takes options only");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
@@ -185,7 +185,7 @@ SL_ERROR_ALSO(ARBITER_REAL_GPUS,
 SL_ERROR(GPU_LIST_EMPTY_NAME,
     "--gpu \"%.60s\" contains an empty name: write indices or UUIDs with commas between them, for example 0,1",
     "for example `--gpu 0,,1`", "indices or UUIDs with commas between them");
-SL_ERROR(GPU_NAME_LONG, "--gpu \"%.20s...\" is too long for the name of a GPU: write an index or a UUID",
+SL_ERROR(GPU_NAME_LONG, "--gpu \"%.100s\" is too long for the name of a GPU: write an index or a UUID",
     "neither an index nor a UUID", "`sluice status` shows the GPUs");
 SL_ERROR(GPU_LIST_LONG, "--gpu names more than %d GPUs: name fewer GPUs",
     "the most GPUs that one tenant may use", "fewer GPUs");
@@ -196,7 +196,7 @@ SL_ERROR(VISIBLE_DEVICES_EMPTY,
     "the variable is empty or begins with `-1`", "unset it, or use `--gpu`");
 SL_ERROR(NAME_EMPTY, "the tenant name is empty: omit --name, and sluice chooses a name",
     "`--name ''`", "omit `--name`, or give a name");
-SL_ERROR(NAME_LONG, "tenant name \"%.20s...\" is too long: use at most 40 characters",
+SL_ERROR(NAME_LONG, "tenant name \"%.100s\" is too long: use at most 40 characters",
     "the name becomes the name of a file", "at most 40 letters, digits, `.`, `_`, `-`");
 
 SL_ERROR_PART("amounts");

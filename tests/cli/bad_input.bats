@@ -102,6 +102,9 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
     refused --name ../../etc/passwd
     has "is not valid"
     refused --name "$(printf 'x%.0s' {1..100})"
+    name=$(printf 'abcdefgh%.0s' {1..5})i # one letter too long
+    refused --name "$name"
+    has "\"$name\""
 }
 
 @test "no command" {
