@@ -6,14 +6,7 @@
 
 #include "base/cleanup.h"
 #include "cli/errors.h"
-
-static const struct sl_msg_tenant *find_tenant(const struct sl_client_status *s, const char *name)
-{
-    for (size_t i = 0; i < s->tenant_count; i++)
-        if (strcmp(s->tenant[i].name, name) == 0)
-            return &s->tenant[i];
-    return NULL;
-}
+#include "cli/status_words.h"
 
 bool sl_change_named(const struct sl_cli_args *args, const char *usage)
 {
@@ -35,8 +28,8 @@ static int change(int fd, const struct sl_msg_lease *lease, sl_change_report rep
     if (rc == 0)
         rc = sl_client_status(fd, &after, err);
     if (rc == 0) {
-        const struct sl_msg_tenant *old = find_tenant(&before, lease->name);
-        const struct sl_msg_tenant *now = find_tenant(&after, lease->name);
+        const struct sl_msg_tenant *old = sl_status_tenant(&before, lease->name);
+        const struct sl_msg_tenant *now = sl_status_tenant(&after, lease->name);
         if (old && now)
             rc = report(old, now, lease->fields, err);
         else
@@ -61,9 +54,11 @@ int sl_change(const struct sl_cli_args *args, struct sl_msg_lease *lease, sl_cha
     memcpy(lease->name, name, strlen(name) + 1);
     int rc = sl_world_find(args, &world, &err);
     SL_CLEANUP(close) int fd = rc < 0 ? rc : sl_client_connect(&world.place, &err);
-    if (fd == -ENOENT)
-        sl_cli_complain(SL_E_CHANGE_NO_ARBITER, verb, err.msg, name);
-    else if (fd < 0 || change(fd, lease, report, &err) < 0)
+    if (fd == -ENOENT) {
+        struct sl_err why = err;
+        (void)sl_err_set(&err, fd, SL_E_TENANT_NO_ARBITER, why.msg, name);
+    }
+    if (fd < 0 || change(fd, lease, report, &err) < 0)
         sl_cli_complain("%s: %s", verb, err.msg);
     else
         return sl_cli_finish(SL_EXIT_OK);

@@ -99,14 +99,14 @@ static void replicas(const struct sl_plan_resource *r, char *buf, size_t size)
 
 static void resource_table(const struct sl_plan *plan, FILE *out)
 {
-    static const struct sl_table_column columns[] = {{"RESOURCE", false}, {"COUNT", true},
-                                                     {"SHARING", false},  {"REPLICAS", true},
-                                                     {"A POD", false},    {"OF", false}};
+    static const struct sl_table_column columns[] = {
+        {"RESOURCE", SL_TABLE_LEFT},  {"COUNT", SL_TABLE_RIGHT}, {"SHARING", SL_TABLE_LEFT},
+        {"REPLICAS", SL_TABLE_RIGHT}, {"A POD", SL_TABLE_LEFT},  {"OF", SL_TABLE_LEFT}};
     struct sl_table t;
     sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
     for (size_t i = 0; i < plan->resource_count; i++) {
         const struct sl_plan_resource *r = &plan->resource[i];
-        char of[SL_TABLE_CELL], each[24];
+        char of[48], each[24];
         describe(r, of, sizeof(of));
         replicas(r, each, sizeof(each));
         sl_table_cell(&t, "%s", r->name);
@@ -116,7 +116,7 @@ static void resource_table(const struct sl_plan *plan, FILE *out)
         sl_table_cell(&t, "%s", r->fail_requests_greater_than_one ? "at most 1" : "any");
         sl_table_cell(&t, "%s", of);
     }
-    sl_table_print(&t, out, false);
+    (void)sl_table_print(&t, out, false);
 }
 
 /* The table, each line behind a '#'. */

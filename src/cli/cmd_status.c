@@ -10,7 +10,9 @@
 #include "base/xalloc.h"
 #include "cli/errors.h"
 #include "cli/status_view.h"
+#include "cli/status_words.h"
 #include "cli/table.h"
+#include "cli/tenant_processes.h"
 #include "cli/world.h"
 
 /* Without --sim, names the simulated worlds that are alive: a user who forgot --sim would look in vain. */
@@ -32,49 +34,101 @@ static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
     }
 }
 
-/* One look: 0, or a negative code with err. "No arbiter runs" is an answer, not an error. */
-static int look(const struct sl_world *world, bool json, bool colour, FILE *out, struct sl_err *err)
+/* What was asked for on the command line. */
+struct request {
+    struct sl_world world;
+    const char *name; /* of one tenant; NULL: all */
+    bool json, wide;
+};
+
+static int unknown_tenant(const struct sl_client_status *status, const char *name,
+                          struct sl_err *err)
 {
-    struct sl_client_status status = {0};
-    SL_CLEANUP(close) int fd = sl_client_connect(&world->place, err);
-    int rc = fd < 0 ? fd : sl_client_status(fd, &status, err);
-    bool running = rc != -ENOENT && rc != -ECONNRESET; /* reset: the arbiter left while we asked */
-    if (rc < 0 && running)
+    const char *close = sl_status_closest(status, name);
+    if (close)
+        return sl_err_set(err, -ENOENT, SL_E_TENANT_UNKNOWN_NEAR, name, close);
+    return sl_err_set(err, -ENOENT, SL_E_TENANT_UNKNOWN_HERE, name);
+}
+
+static int show_tenant(const struct request *q, const struct sl_status_view *view, int *fd,
+                       bool colour, FILE *out, struct sl_err *err)
+{
+    struct sl_status_detail d = {.tenant = sl_status_tenant(view->status, q->name)};
+    struct sl_msg_process *list = NULL;
+    if (!d.tenant)
+        return unknown_tenant(view->status, q->name, err);
+    int rc = sl_tenant_processes(&q->world.place, fd, q->name, &list, &d.process_count, err);
+    if (rc == -ENOENT) /* it ended after the status */
+        return unknown_tenant(view->status, q->name, err);
+    if (rc < 0 && rc != -EOPNOTSUPP)
         return rc;
-    struct sl_status_view view = {.dir = world->place.dir,
-                                  .running = running,
-                                  .arbiter_pid = running ? sl_client_peer_pid(fd) : 0,
-                                  .status = &status};
-    /* A directory that --dir names may be a simulated world, also without --sim. */
-    char cards[sizeof(world->place.sim)];
-    (void)snprintf(cards, sizeof(cards), "%s", world->place.sim);
-    if (!cards[0] && sl_world_arbiter_cards(view.arbiter_pid, cards, sizeof(cards)) < 0)
-        cards[0] = '\0';
-    view.sim = cards[0] ? cards : NULL;
-    if (json) {
-        sl_status_json(&view, out);
-    } else if (running) {
-        sl_status_text(&view, out, colour);
+    d.untold = rc < 0 ? err->msg : NULL;
+    d.processes = list;
+    if (q->json)
+        sl_status_tenant_json(view, &d, out);
+    else
+        sl_status_tenant_text(view, &d, out, colour);
+    free(list);
+    return 0;
+}
+
+static void show_all(const struct request *q, const struct sl_status_view *view, bool colour,
+                     FILE *out)
+{
+    if (q->json) {
+        sl_status_json(view, out);
+    } else if (view->running) {
+        sl_status_text(view, out, colour, q->wide);
     } else {
         (void)fprintf(out,
                       "No arbiter is running in %s, so there are no tenants. `sluice run` "
                       "starts the arbiter.\n",
-                      world->place.dir);
-        mention_simulated(&world->place, out);
+                      q->world.place.dir);
+        mention_simulated(&q->world.place, out);
     }
-    sl_client_status_free(&status);
-    return 0;
 }
 
-static int watch(const struct sl_world *world, bool json, struct sl_err *err)
+/* One look: 0, or a negative code with err. No arbiter is an answer to somebody who asks for all tenants. */
+static int look(const struct request *q, bool colour, FILE *out, struct sl_err *err)
 {
-    bool terminal = isatty(STDOUT_FILENO) == 1 && !json;
+    struct sl_client_status status = {0};
+    SL_CLEANUP(close) int fd = sl_client_connect(&q->world.place, err);
+    int rc = fd < 0 ? fd : sl_client_status(fd, &status, err);
+    bool running = rc != -ENOENT && rc != -ECONNRESET; /* reset: it left while we asked */
+    if (rc < 0 && running)
+        return rc;
+    if (rc < 0 && q->name) {
+        struct sl_err why = *err;
+        return sl_err_set(err, rc, SL_E_TENANT_NO_ARBITER, why.msg, q->name);
+    }
+    struct sl_status_view view = {.dir = q->world.place.dir,
+                                  .running = running,
+                                  .arbiter_pid = running ? sl_client_peer_pid(fd) : 0,
+                                  .status = &status};
+    /* A directory that was named may be a simulated world without our having said so. */
+    char cards[sizeof(q->world.place.sim)];
+    (void)snprintf(cards, sizeof(cards), "%s", q->world.place.sim);
+    if (!cards[0] && sl_world_arbiter_cards(view.arbiter_pid, cards, sizeof(cards)) < 0)
+        cards[0] = '\0';
+    view.sim = cards[0] ? cards : NULL;
+    rc = 0;
+    if (q->name)
+        rc = show_tenant(q, &view, &fd, colour, out, err);
+    else
+        show_all(q, &view, colour, out);
+    sl_client_status_free(&status);
+    return rc;
+}
+
+static int watch(const struct request *q, struct sl_err *err)
+{
+    bool terminal = isatty(STDOUT_FILENO) == 1 && !q->json;
     for (;;) {
         /* Draw the whole text first, then show it at once: no flicker. */
         SL_CLEANUP(free) char *text = NULL;
         size_t size = 0;
         FILE *page = sl_xmemstream(&text, &size);
-        int rc = look(world, json, sl_table_colour(stdout), page, err);
+        int rc = look(q, sl_table_colour(stdout), page, err);
         sl_xmemstream_close(page);
         if (rc < 0)
             return rc;
@@ -90,13 +144,18 @@ static int watch(const struct sl_world *world, bool json, struct sl_err *err)
 int sl_cmd_status(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_world world;
-    bool json = sl_cli_value(args, "json");
-    int rc = sl_world_find(args, &world, &err);
+    struct request q = {.name = args->rest[0],
+                        .json = sl_cli_value(args, "json"),
+                        .wide = sl_cli_value(args, "wide")};
+    if (args->rest_count > 1) {
+        sl_cli_complain(SL_E_STATUS_TWO_NAMES);
+        return SL_EXIT_USAGE;
+    }
+    int rc = sl_world_find(args, &q.world, &err);
     if (rc == 0 && sl_cli_value(args, "watch"))
-        rc = watch(&world, json, &err);
+        rc = watch(&q, &err);
     else if (rc == 0)
-        rc = look(&world, json, sl_table_colour(stdout), stdout, &err);
+        rc = look(&q, sl_table_colour(stdout), stdout, &err);
     if (rc == 0)
         return sl_cli_finish(SL_EXIT_OK);
     if (rc != -EPIPE)

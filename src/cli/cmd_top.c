@@ -17,6 +17,7 @@
 #include "base/xalloc.h"
 #include "cli/errors.h"
 #include "cli/table.h"
+#include "cli/tenant_processes.h"
 #include "cli/terminal.h"
 #include "cli/top_model.h"
 #include "cli/world.h"
@@ -77,16 +78,18 @@ static void name_cards(struct top *t)
     (void)snprintf(t->model.sim, sizeof(t->model.sim), "%.63s", cards);
 }
 
-/* An older arbiter cannot list processes, and the tenant may be gone: then no process is shown. */
+/* Of a tenant that is gone no process is shown. */
 static void sample_processes(struct top *t)
 {
     struct sl_msg_process *list = NULL;
+    struct sl_err err = SL_ERR_INIT;
     size_t count = 0;
     if (!t->model.unfolded[0])
         return;
-    if (sl_client_processes(t->fd, t->model.unfolded, &list, &count, NULL) < 0)
+    int rc = sl_tenant_processes(&t->world.place, &t->fd, t->model.unfolded, &list, &count, &err);
+    if (rc < 0 && rc != -EOPNOTSUPP)
         hang_up(t);
-    sl_top_take_processes(&t->model, list, count);
+    sl_top_take_processes(&t->model, list, count, rc == -EOPNOTSUPP ? err.msg : "");
 }
 
 static int sample(struct top *t, struct sl_err *err)

@@ -30,9 +30,18 @@ SL_ERROR(CHANGE_NO_NAME, "%s: no tenant is named: write %s",
 SL_ERROR_ALSO(CHANGE_TWO_NAMES, "%s: only one tenant can be named: write %s");
 SL_ERROR(CHANGE_NAME_LONG, "%s: no tenant is named \"%.200s\"; `sluice status` lists them",
     "no tenant has such a long name", "use a name that `sluice status` shows");
-SL_ERROR(CHANGE_NO_ARBITER,
-    "%s: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",
+SL_ERROR(TENANT_NO_ARBITER,
+    "%s, so there is no tenant \"%.100s\": if the tenant was started with --sim or --dir, give the same option here",
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
+SL_ERROR(STATUS_TWO_NAMES, "status: only one tenant can be named: write `sluice status NAME`",
+    "`sluice status` shows all tenants, or one tenant in detail", "name one tenant, or none");
+SL_ERROR(TENANT_UNKNOWN_NEAR,
+    "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
+    "no tenant with this name runs, or it has ended", "use a name that `sluice status` shows");
+SL_ERROR_ALSO(TENANT_UNKNOWN_HERE, "no tenant is named \"%.200s\": `sluice status` lists the tenants");
+SL_ERROR(PROCESSES_UNTOLD,
+    "the arbiter (process %d) is too old to list processes: a new one starts after all tenants have ended",
+    "Sluice was installed again while the arbiter ran", "end the tenants; on a node, restart the agent");
 SL_ERROR(PAUSE_OLD_ARBITER,
     "the running arbiter is older than this program and cannot pause a tenant: it is replaced when no tenant is left",
     "the arbiter was started by an earlier version", "end its tenants, or restart the arbiter; then pause again");

@@ -41,9 +41,10 @@ double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t polic
 
 static void print_table(const struct sim_report *r, enum column what, unsigned level, FILE *out)
 {
-    struct sl_table_column columns[SIM_MAX_POLICIES + 1] = {{"TRACE", false}};
+    struct sl_table_column columns[SIM_MAX_POLICIES + 1] = {{"TRACE", SL_TABLE_LEFT}};
     for (size_t p = 0; p < r->policy_count; p++)
-        columns[p + 1] = (struct sl_table_column){sl_place_policy_name(r->policies[p]), true};
+        columns[p + 1] =
+            (struct sl_table_column){sl_place_policy_name(r->policies[p]), SL_TABLE_RIGHT};
     struct sl_table t;
     sl_table_init(&t, columns, r->policy_count + 1);
     for (size_t i = 0; i < r->trace_count; i++) {
@@ -60,7 +61,7 @@ static void print_table(const struct sim_report *r, enum column what, unsigned l
             sl_table_cell(&t, "%.2f", sum / (double)r->trace_count);
         }
     }
-    sl_table_print(&t, out, sl_table_colour(out));
+    (void)sl_table_print(&t, out, sl_table_colour(out));
 }
 
 void sl_sim_report_tables(const struct sim_report *r, FILE *out)

@@ -16,7 +16,25 @@ struct sl_status_view {
     const struct sl_client_status *status;
 };
 
-void sl_status_text(const struct sl_status_view *view, FILE *out, bool colour);
+/* One tenant of a status, and its processes. */
+struct sl_status_detail {
+    const struct sl_msg_tenant *tenant;
+    const struct sl_msg_process *processes;
+    size_t process_count;
+    const char *untold; /* why the arbiter does not tell the processes; NULL: it does */
+};
+
+/* status_view.c. In SL_TABLE_WIDTH columns, long names cut; wide: all columns, nothing cut. */
+void sl_status_text(const struct sl_status_view *view, FILE *out, bool colour, bool wide);
+/* The findings of the audit: those of a tenant, or all (NULL). */
+void sl_status_audit(const struct sl_status_view *view, const char *tenant, FILE *out, bool colour,
+                     bool wide);
+/* status_tenant.c */
+void sl_status_tenant_text(const struct sl_status_view *view, const struct sl_status_detail *d,
+                           FILE *out, bool colour);
+/* status_json.c */
 void sl_status_json(const struct sl_status_view *view, FILE *out);
+void sl_status_tenant_json(const struct sl_status_view *view, const struct sl_status_detail *d,
+                           FILE *out);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/units.h"
+#include "cli/status_words.h"
 #include "cli/top_model.h"
 #include "share/share.h"
 
@@ -52,11 +53,6 @@ static uint32_t newest(const uint16_t *ring, uint32_t samples)
     return samples ? ring[(samples - 1) % SL_TOP_HISTORY] : 0;
 }
 
-static const char *shared_by(const struct sl_msg_gpu *m)
-{
-    return m->compute == SL_COMPUTE_TURNS ? "turns" : "slices";
-}
-
 static void draw_gpu(struct sl_screen *s, int row, const struct sl_top_gpu *g)
 {
     char used[32], total[32], promised[32];
@@ -64,7 +60,7 @@ static void draw_gpu(struct sl_screen *s, int row, const struct sl_top_gpu *g)
     int col = sl_screen_put(s, row, 0, SL_STYLE_BOLD, "GPU %u  ", g->m.index);
     (void)sl_screen_put(s, row, col, SL_STYLE_BOLD, "%s", g->m.name);
     (void)sl_screen_put(s, row, TEXT_FROM, SL_STYLE_PLAIN, "%u %s, shared by %s", g->m.tenants,
-                        g->m.tenants == 1 ? "tenant" : "tenants", shared_by(&g->m));
+                        g->m.tenants == 1 ? "tenant" : "tenants", sl_status_compute(g->m.compute));
     (void)sl_screen_put(s, row + 1, 2, SL_STYLE_PLAIN, "memory");
     sl_screen_bar(s, row + 1, BAR_FROM, BAR_WIDTH, memory, memory_style(memory));
     (void)sl_screen_put(s, row + 1, TEXT_FROM, SL_STYLE_PLAIN, "%s of %s",
@@ -185,27 +181,14 @@ static void draw_tenant(const struct sl_top *t, struct sl_screen *s, int row,
     cell(s, row, GPU, SL_STYLE_PLAIN, b);
     memory_text(m, b, sizeof(b));
     cell(s, row, MEMORY, SL_STYLE_PLAIN, b);
-    if (m->cores_request_permille)
-        (void)sl_format_cores(m->cores_request_permille, m->cores_limit_permille, b, sizeof(b));
-    else
-        (void)snprintf(b, sizeof(b), "-");
-    cell(s, row, CORES, SL_STYLE_PLAIN, b);
-    if (m->flags & SL_LEASE_PAUSED)
-        (void)snprintf(b, sizeof(b), "paused");
-    else
-        (void)snprintf(b, sizeof(b), "%u.%u%%", m->share_1s_permille / 10,
-                       m->share_1s_permille % 10);
-    cell(s, row, GOT, got_style(one), b);
+    cell(s, row, CORES, SL_STYLE_PLAIN, sl_status_cores(m, b, sizeof(b)));
+    cell(s, row, GOT, got_style(one), sl_status_got(m, b, sizeof(b)));
     (void)snprintf(b, sizeof(b), "%u%%", one->waited_permille / 10);
     cell(s, row, WAIT, SL_STYLE_PLAIN, b);
     (void)snprintf(b, sizeof(b), "%u", m->processes);
     cell(s, row, PROC, SL_STYLE_PLAIN, b);
     cell(s, row, PRIORITY, SL_STYLE_PLAIN, sl_priority_name(m->priority));
-    if (m->compute == SL_COMPUTE_TURNS)
-        (void)snprintf(b, sizeof(b), "turns");
-    else
-        (void)sl_format_duration(m->slice_us * 1000ULL, b, sizeof(b));
-    cell(s, row, SLICE, SL_STYLE_PLAIN, b);
+    cell(s, row, SLICE, SL_STYLE_PLAIN, sl_status_slice(m, b, sizeof(b)));
 }
 
 static void draw_process(struct sl_screen *s, int row, const struct sl_msg_process *p)
@@ -221,10 +204,21 @@ static void draw_process(struct sl_screen *s, int row, const struct sl_msg_proce
                         (unsigned long long)p->launches);
 }
 
+/* Below the unfolded tenant: its processes, or why there are none to show. Returns the row after them. */
+static int draw_processes(const struct sl_top *t, struct sl_screen *s, int row, int bottom)
+{
+    for (size_t k = 0; k < t->process_count && row < bottom; k++)
+        draw_process(s, row++, &t->processes[k]);
+    if (t->untold[0] && row < bottom)
+        (void)sl_screen_field(s, row++, 4, s->cols - 4, false, SL_STYLE_DIM, t->untold);
+    return row;
+}
+
 /* How many rows a tenant takes. */
 static int height(const struct sl_top *t, const struct sl_top_tenant *one)
 {
-    return 1 + (strcmp(one->m.name, t->unfolded) == 0 ? (int)t->process_count : 0);
+    bool unfolded = strcmp(one->m.name, t->unfolded) == 0;
+    return 1 + (unfolded ? (int)t->process_count + (t->untold[0] != '\0') : 0);
 }
 
 /* The first tenant to show, so that the selected one is among those that fit. */
@@ -262,8 +256,7 @@ static void draw_tenants(const struct sl_top *t, struct sl_screen *s, int row, i
             sl_screen_row_style(s, row, SL_STYLE_SELECTED);
         row++;
         if (strcmp(one->m.name, t->unfolded) == 0)
-            for (size_t k = 0; k < t->process_count && row < bottom; k++)
-                draw_process(s, row++, &t->processes[k]);
+            row = draw_processes(t, s, row, bottom);
     }
 }
 

@@ -160,11 +160,13 @@ void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
         select_at(t, at < t->tenant_count ? at : t->tenant_count ? t->tenant_count - 1 : 0);
 }
 
-void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count)
+void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count,
+                           const char *untold)
 {
     free(t->processes);
     t->processes = list;
     t->process_count = count;
+    (void)snprintf(t->untold, sizeof(t->untold), "%s", untold);
 }
 
 /* --- keys ---------------------------------------------------------------------------------------- */
@@ -230,7 +232,7 @@ static struct sl_top_wish fold(struct sl_top *t)
 {
     bool open = strcmp(t->unfolded, t->selected) == 0;
     (void)snprintf(t->unfolded, sizeof(t->unfolded), "%s", open ? "" : t->selected);
-    sl_top_take_processes(t, NULL, 0);
+    sl_top_take_processes(t, NULL, 0, "");
     return wish(t, SL_TOP_REFRESH);
 }
 

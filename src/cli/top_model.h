@@ -73,6 +73,7 @@ struct sl_top {
     size_t tenant_count, tenants_in_all;
     struct sl_msg_process *processes; /* of `unfolded` */
     size_t process_count;
+    char untold[200]; /* why there are none; "": there are as many as are shown */
     uint64_t sampled_ns;
     char sim[64];      /* simulated cards; "": real ones */
     char trouble[400]; /* why there is nothing to show; "": there is something */
@@ -92,8 +93,10 @@ void sl_top_free(struct sl_top *t);
 /* A new sample. users: one for each tenant of the status, or NULL. */
 void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
                  const char (*users)[SL_TOP_USER], uint64_t now_ns);
-/* The processes of the unfolded tenant; the list is the model's from now on. */
-void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count);
+/* The processes of the unfolded tenant; the list is the model's from now on. untold: why the arbiter cannot tell them, or
+ * "". */
+void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count,
+                           const char *untold);
 
 /* The meaning of a key; most keys change the model alone. */
 struct sl_top_wish sl_top_press(struct sl_top *t, int key);

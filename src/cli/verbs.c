@@ -68,6 +68,7 @@ static const struct sl_cli_option lease_options[] = {
 };
 
 static const struct sl_cli_option status_options[] = {
+    {"wide", NULL, "show all columns, and long names whole", NULL},
     OPTION_JSON,
     {"watch", NULL, "repeat every second until Ctrl-C", NULL},
     OPTION_SIM,
@@ -171,7 +172,11 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .usage_exit = SL_EXIT_RUN_OURS,
      .run = sl_cmd_run},
     {.name = "status",
+     .synopsis = "[NAME]",
      .summary = "show GPUs and tenants: what each tenant asked for and got",
+     .details =
+         "The table fits 80 columns; ~ ends a name that was cut. With the NAME of a tenant: this\n"
+         "tenant in detail, with its processes.",
      .options = status_options,
      .run = sl_cmd_status},
     {.name = "top",

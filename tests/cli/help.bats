@@ -123,7 +123,7 @@ commit_of() {
     has "given twice"
     run -2 "$SLUICE" status --json=yes
     has "takes no value"
-    run -2 "$SLUICE" status extra
+    run -2 "$SLUICE" top extra
     has "is an extra word"
 }
 
@@ -210,6 +210,9 @@ offers_verbs_options_and_values() {
     [ "$output" = low ]
     run "$c" sluice --dir "$PLACE" status --j
     [ "$output" = --json ]
+    run "$c" sluice status --w
+    has --wide
+    has --watch
     run "$c" sluice config ''
     [ "$output" = check ]
     run "$c" sluice lease d
@@ -231,6 +234,19 @@ offers_verbs_options_and_values() {
     [ "$1" = bash ] && return # leaves the arguments of a command to bash-completion
     run "$c" sluice run --memory 1Gi -- cat "$SLUICE_SOURCE/REA"
     [ "$output" = "$SLUICE_SOURCE/README.md" ]
+}
+
+@test "completion of status and set offers the tenants, in each shell that is here" {
+    "$SLUICE" run --sim h200 --name findme -- sleep 30 &
+    BACKGROUND+=($!)
+    eventually tenant_exists findme
+    for shell in bash zsh fish; do
+        command -v $shell >/dev/null || continue
+        for verb in status set; do
+            run "complete_$shell" sluice $verb find
+            [ "$output" = findme ] || { echo "$shell, $verb: $output"; return 1; }
+        done
+    done
 }
 
 @test "bash completion offers verbs, options and values" {

@@ -62,14 +62,15 @@ is() { [ "$("$1")" = "$2" ]; }
         tenant "$how" --sim h200 --compute "$how" -- 512
     done
     run -0 "$SLUICE" status
-    grep -Eq '^ *GPU +NAME .* SHARED BY +UUID$' <<<"$output"
-    grep -Eq '^ *0 +NVIDIA H200 .* slices +GPU-' <<<"$output"
+    has "NVIDIA H200"
     [[ $output != *"is shared by turns"* ]]
     [ "$(field '[.tenants[] | .name == .compute_asked] | all')" = true ]
     tenant a --sim h200 --compute turns -- 512
     eventually is mode turns
-    run -0 "$SLUICE" status
+    run -0 "$SLUICE" status --wide
+    grep -Eq '^ *GPU +NAME .* SHARED BY +UUID$' <<<"$output"
     grep -Eq '^ *0 +NVIDIA H200 .* turns +GPU-' <<<"$output"
+    run -0 "$SLUICE" status
     has "GPU 0 is shared by turns: a tenant asked for turns"
     [ "$(asked)" = turns ]
 }
@@ -91,22 +92,85 @@ is() { [ "$("$1")" = "$2" ]; }
     [ "$(field '.gpus[0].compute_reason')" = "the driver refuses to set time slices (status 0x56)" ]
 }
 
-@test "the table lines up and has no colours in a pipe" {
+@test "the table fits 80 columns, lines up and has no colours in a pipe; --wide shows all of it" {
+    long=a-name-of-as-many-letters-as-are-allowed
     tenant a --sim h200x2 --gpu 0,1 --memory 2Gi --cores 30 -- 1048576
-    tenant long-name-of-a-tenant --sim h200x2 --memory 100Gi --cores 12.5:100 --priority low -- 512
+    tenant $long --sim h200x2 --memory 100Gi --cores 12.5:100 --priority low -- 512
     run -0 "$SLUICE" status
     [[ $output != *$'\033'* ]]
+    [ "$(awk 'length > 80' <<<"$output")" = "" ]
     has "TENANT"
-    has "long-name-of-a-tenant"
+    has "  a-name-of-"
+    has "~ "
+    [[ $output != *"$long"* ]]
+    has "\`sluice status --wide\` shows all of it"
     has "12.5:100"
+    [ "$(awk '$1 == "a" { print $8 }' <<<"$output")" = 0.0% ]
+    run -0 "$SLUICE" status --wide
+    has "  $long  "
+    [[ $output != *"~"* ]]
     [ "$(awk '$1 == "a" { print $9 }' <<<"$output")" = 0.0% ]
     # Every line of the tenants' table has its CORES column end where the title's does.
     title=$(grep TENANT <<<"$output" | grep PROCS)
     prefix=${title%%PROCS*}PROCS
     column=${#prefix}
-    rows=$(grep -E '^  (a|long-name-of-a-tenant) ' <<<"$output")
+    rows=$(grep -E "^  (a|$long) " <<<"$output")
     [ "$(wc -l <<<"$rows")" -eq 2 ]
     while IFS= read -r row; do [[ ${row:column-1:1} == [0-9] && ${row:column:1} == ' ' ]]; done <<<"$rows"
+}
+
+@test "one tenant: what it has, and its processes, in 80 columns and as JSON" {
+    tenant a --sim h200x2 --gpu 0,1 --memory 2Gi --cores 30:60 -- 1048576
+    tenant neighbour --sim h200x2 --memory 1Gi -- 512
+    run -0 "$SLUICE" status a
+    [ "${lines[0]}" = "Simulated GPUs (h200x2)" ]
+    [ "${lines[1]}" = "Tenant a" ]
+    has "limit 2.0 GiB"
+    has "30:60% asked for"
+    [[ $output != *neighbour* ]]
+    pid=$(awk '/^ *PROCESS +PROGRAM/ { getline; print $1 }' <<<"$output")
+    [ "$(cat "/proc/$pid/comm")" = "$(basename "$ALLOC" | cut -c1-15)" ]
+    [ "$(awk 'length > 80' <<<"$output")" = "" ]
+    run -0 "$SLUICE" status --json a
+    [ "$(jq -c '[.running, .simulated, .tenant.name, .processes_reason, .tenants]' <<<"$output")" = \
+        '[true,"h200x2","a",null,null]' ]
+    [ "$(jq -c '.processes | map([.pid, .command, (.gpus | map([.index, .memory_used_bytes]))])' <<<"$output")" = \
+        "[[$pid,\"$(cat "/proc/$pid/comm")\",[[0,1048576],[1,0]]]]" ]
+    # An element of the list of all tenants, key for key.
+    [ "$(jq -c '.tenant | keys' <<<"$output")" = "$(field '.tenants[0] | keys | tojson')" ]
+}
+
+@test "one tenant: a name that is wrong, with the name that was meant and the command that lists them" {
+    run -1 "$SLUICE" status train
+    has "so there is no tenant \"train\""
+    [ ! -e "$SLUICE_DIR" ]
+    tenant train --sim h200 -- 512
+    run -1 "$SLUICE" status trian
+    has 'status: no tenant is named "trian": did you mean "train"? `sluice status` lists the tenants'
+    name=$(printf 'abcdefgh%.0s' {1..5})i # one letter longer than any tenant's
+    for how in --json --watch; do
+        run -1 "$SLUICE" status "$name" $how
+        [ "$output" = "sluice: status: no tenant is named \"$name\": \`sluice status\` lists the tenants" ]
+    done
+    run -2 "$SLUICE" status train other
+    has "only one tenant can be named"
+}
+
+@test "one tenant: an arbiter that is too old to list processes is no tenant without processes" {
+    mkdir -m 700 "$SLUICE_DIR"
+    mkfifo "$PLACE/old.in"
+    "$OLD_ARBITER" "$SLUICE_DIR/arbiter.sock" <"$PLACE/old.in" &
+    pid=$!
+    BACKGROUND+=("$pid")
+    exec {fd}>"$PLACE/old.in"
+    HOLDS+=("$fd")
+    eventually test -S "$SLUICE_DIR/arbiter.sock"
+    run -0 "$SLUICE" status train
+    has "Tenant train"
+    has "Processes:  not known: the arbiter (process $pid) is too old"
+    run -0 "$SLUICE" status train --json
+    [ "$(jq -c '[.tenant.name, .processes]' <<<"$output")" = '["train",null]' ]
+    [[ $(jq -r .processes_reason <<<"$output") == "the arbiter (process $pid) is too old"* ]]
 }
 
 @test "colours on a terminal, none with NO_COLOR" {
@@ -262,6 +326,7 @@ slices() {
     [ "$(grep -c '^problem' <<<"$output")" = 1 ]
     [ "$(grep -c '^skipped .*not checked: there is no driver$' <<<"$output")" = 3 ]
     run -1 "$SLUICE" doctor --json
+    [ "$(jq -c '[.checks[] | select(.result == "problem").name]' <<<"$output")" = '["driver"]' ]
     [ "$(jq -c '[.ok, (.checks | map(select(.result == "problem" and .cure == null)) | length)]' <<<"$output")" = '[false,0]' ]
 }
 
@@ -273,4 +338,3 @@ slices() {
     run -1 "$SLUICE" --dir "$PLACE/file" doctor --sim h200
     has "is not a directory"
 }
-    [ "$(jq -c '[.checks[] | select(.result == "problem").name]' <<<"$output")" = '["driver"]' ]

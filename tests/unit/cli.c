@@ -163,7 +163,8 @@ static void environment_of_the_command(void **state)
 static void tables_line_up_and_obey_nobody(void **state)
 {
     (void)state;
-    static const struct sl_table_column columns[] = {{"A", false}, {"NUMBER", true}, {"Z", false}};
+    static const struct sl_table_column columns[] = {
+        {"A", SL_TABLE_LEFT}, {"NUMBER", SL_TABLE_RIGHT}, {"Z", SL_TABLE_LEFT}};
     struct sl_table t;
     char *text;
     size_t size;
@@ -175,12 +176,50 @@ static void tables_line_up_and_obey_nobody(void **state)
         sl_table_cell(&t, "%d", i ? 1000000 : 1);
         sl_table_cell(&t, "z");
     }
-    sl_table_print(&t, out, false);
+    (void)sl_table_print(&t, out, false);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, "  A           NUMBER  Z\n"
                               "  s                1  z\n"
                               "  long?[31m  1000000  z\n");
     free(text);
+}
+
+/* Columns of names give way, the widest first; lines of their own and prose are cut and broken. */
+static void tables_fit(void **state)
+{
+    (void)state;
+    static const struct sl_table_column columns[] = {
+        {"NAME", SL_TABLE_NAME}, {"N", SL_TABLE_RIGHT}, {"OTHER", SL_TABLE_NAME}};
+    char *text;
+    size_t size;
+    for (int width = 0; width <= 24; width += 24) {
+        struct sl_table t;
+        FILE *out = open_memstream(&text, &size);
+        assert_non_null(out);
+        sl_table_init(&t, columns, 3);
+        t.max_width = width;
+        sl_table_cell(&t, "a-name-of-20-letters");
+        sl_table_cell(&t, "1000");
+        sl_table_cell(&t, "seven77");
+        sl_table_line(&t, "  a line as long as it likes");
+        assert_int_equal(sl_table_print(&t, out, false), width > 0);
+        sl_table_prose(out, width, 0, 2,
+                       "One two three, four five; sixseveneightnineteneleventwelve 13");
+        assert_int_equal(fclose(out), 0);
+        assert_string_equal(
+            text, width ? "  NAME        N  OTHER\n"
+                          "  a-name~  1000  seven77\n"
+                          "  a line as long as it ~\n"
+                          "One two three, four\n"
+                          "  five;\n"
+                          "  sixseveneightnineteneleventwelve\n"
+                          "  13\n"
+                        : "  NAME                     N  OTHER\n"
+                          "  a-name-of-20-letters  1000  seven77\n"
+                          "  a line as long as it likes\n"
+                          "One two three, four five; sixseveneightnineteneleventwelve 13\n");
+        free(text);
+    }
 }
 
 /* A problem that another one explains is none of its own; what is well stays well. */
@@ -279,6 +318,7 @@ int main(void)
         cmocka_unit_test(lease_from_options),
         cmocka_unit_test(environment_of_the_command),
         cmocka_unit_test(tables_line_up_and_obey_nobody),
+        cmocka_unit_test(tables_fit),
         cmocka_unit_test(one_cause_is_one_problem),
         cmocka_unit_test(places),
         cmocka_unit_test(places_are_private),

@@ -216,10 +216,13 @@ static void test_wishes(void **state)
     one->gpu_count = 1;
     one->gpu[0].used_bytes = GIB;
     (void)snprintf(one->command, sizeof(one->command), "python3");
-    sl_top_take_processes(&t, one, 1);
+    sl_top_take_processes(&t, one, 1, "");
     shows(&t, 24, 80, "process 4711     python3", true);
-    assert_int_equal(sl_top_press(&t, ' ').action, SL_TOP_REFRESH);
+    sl_top_take_processes(&t, NULL, 0, "the arbiter is too old");
     shows(&t, 24, 80, "4711", false);
+    shows(&t, 24, 80, "    the arbiter is too old", true); /* said, not left empty */
+    assert_int_equal(sl_top_press(&t, ' ').action, SL_TOP_REFRESH);
+    shows(&t, 24, 80, "too old", false);
     press(&t, "x");
     shows(&t, 24, 80, "end train (1 process)? y or n", true);
     assert_int_equal(sl_top_press(&t, 'n').action, SL_TOP_NOTHING);
