@@ -122,8 +122,8 @@ struct tenant {
                            * are some */
     char about[SL_ABOUT_MAX];
     bool kept;   /* lives until it is removed */
-    bool untold; /* taken over: its maker may have waited for it, and not know of it */
-    bool left;   /* somebody left: run_due may end the tenant. Until then others use it. */
+    bool untold; /* from before a restart: its creator may still wait in line for it */
+    bool left;   /* a process left: run_due may end the tenant; until then it is in use */
     struct asked asked;
     struct terms terms;
     struct {
@@ -208,7 +208,7 @@ struct arbiter {
     uint32_t client_count;
     struct sl_line line;       /* of commands that wait for room */
     uint64_t line_look_ns;     /* when to look at it again */
-    uint64_t control_again_ns; /* 0, or nobody is accepted until then */
+    uint64_t control_again_ns; /* 0, or the time until which no connection is accepted */
     uint32_t tenant_count;
     uint32_t next_tenant_id;
     uint64_t tenants_ever;
@@ -310,19 +310,19 @@ bool sl_arb_ever_fits(struct arbiter *a,
 /* What a request asks for and what is left, for people. False: nothing is missing. */
 bool sl_arb_lacks(struct arbiter *a, const struct sl_msg_lease *ask, char *buf, size_t size);
 
-/* line.c: commands that wait for room */
-void sl_arb_line_load(struct arbiter *a); /* who stood in line before a restart keeps his place */
+/* line.c: commands that wait for room on a GPU */
+void sl_arb_line_load(struct arbiter *a); /* the commands of before a restart keep their places */
 void sl_arb_line_close(struct arbiter *a);
 /* Makes the tenant, or puts its client in line: 1, with the client told of its place soon. */
 int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask,
                     struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;
-/* The GPUs that a client who does not wait may not take from those who do. */
+/* The GPUs that waiting clients have a claim on: a client that does not wait may not take them. */
 struct sl_line_gpus sl_arb_line_barred(const struct arbiter *a, const struct sl_msg_lease *ask);
 void sl_arb_line_left(struct arbiter *a, struct client *c); /* the client goes away */
 void sl_arb_line_look(struct arbiter *a);                   /* there may be room now */
 uint64_t sl_arb_line_tick(struct arbiter *a);               /* returns when to be called again */
 
-/* grant.c: memory. Checks whether these limits can be granted. Changes nothing. */
+/* grant.c: memory. Can these limits be granted? Changes nothing. */
 int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
                         uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
 /* Promises on these GPUs, or the tenants without a limit, have changed: shares out the rest again. */

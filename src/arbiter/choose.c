@@ -177,7 +177,7 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask,
         if (rc == -EAGAIN)
             early = *err; /* after a restart: in a second it may fit there */
         else if (rc < 0 && rc != -ENOSPC)
-            return rc; /* it would be wrong everywhere */
+            return rc; /* the request is wrong for every GPU */
     }
     if (rc < 0 && early.code) {
         *err = early;

@@ -123,7 +123,7 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
     rc = sl_arb_client_send(a, c, &m.h);
-    if (rc < 0 && !t->kept) { /* who asked went away: nobody will ever use it or end it */
+    if (rc < 0 && !t->kept) { /* the creator is gone: no process would ever use or end the tenant */
         sl_arb_unwatch(a, &t->creator);
         t->left = true;
     }

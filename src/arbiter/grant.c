@@ -114,7 +114,7 @@ bool sl_arb_grant_asked(const struct arbiter *a, uint32_t gpu, const struct sl_m
     return !(ask->fields & SL_FIELD_MEMORY) || asked_bytes(&a->gpu[gpu], ask, i, ret, NULL) == 0;
 }
 
-/* Less than it has is always to be had, whatever became of the card meanwhile. */
+/* A limit below the present one is always granted, even if the card has changed. */
 static bool has_already(const struct tenant *t, uint32_t i, uint64_t bytes)
 {
     return t->terms.memory_bytes[i] != SL_NO_LIMIT && bytes <= t->terms.memory_bytes[i];

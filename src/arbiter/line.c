@@ -4,8 +4,8 @@
  * arbiter tells it its place whenever that changes, and calls it when there is room. The client then asks again, and
  * gets its tenant: one that is stopped does not ask, and is passed over.
  *
- * The file says who stands where, by PID and start time. After a restart a process is known again by the kernel's
- * word for who is at the other end, so nobody gets a better place by what he says.
+ * The file has the place of each waiting process, by PID and start time. After a restart the kernel says which process
+ * is at the other end of a connection, so no client gets a better place by lying.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -26,9 +26,9 @@
 
 #define LINE_FILE "line"
 #define FILE_MAX  (128 * SL_LINE_MAX)
-/* Memory that tenants without a limit free is nobody's event: it is looked for this often. */
+/* No event says that a tenant without a limit freed memory: the line is looked at this often. */
 #define LOOK_NS   (250 * SL_NS_PER_MS)
-/* Those further behind are told their reason when their place changes, not whenever a figure does. */
+/* Clients further behind are told the reason when their place changes, not whenever a figure does. */
 #define NEAR      16
 
 struct waiter {

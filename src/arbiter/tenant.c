@@ -299,7 +299,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = fill_lease(a, ask, t, err);
     if (rc == 0)
         rc = made(sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err));
-    /* State first: a tenant that exists is one a restart would find. */
+    /* First the state file: a restart must find every tenant that exists. */
     if (rc == 0)
         rc = made(sl_arb_state_save(a, t, &t->terms, err));
     if (rc == 0)

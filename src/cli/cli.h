@@ -13,8 +13,8 @@
 
 #define SL_CLI_MAX_OPTIONS 24
 
-/* Exit codes. `run` uses the last four like env(1) and timeout(1), so that a script can tell our
- * failures from its command's. */
+/* Exit codes. `run` uses the last four like env(1) and timeout(1), so that a script can tell a failure of Sluice from
+ * a failure of the command. */
 enum sl_cli_exit {
     SL_EXIT_OK = 0,
     SL_EXIT_FAILED = 1,

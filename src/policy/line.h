@@ -3,9 +3,9 @@
  * The line in which commands wait for room on a GPU. Pure: the time is a parameter, and whether there is room is a
  * question to the caller.
  *
- * A higher priority stands before a lower one; within a priority, first come, first served. Nobody takes a GPU that
- * somebody before it waits for, also where it would fit and the other does not: else a stream of small commands would
- * keep a large one waiting for ever.
+ * A higher priority stands before a lower one; within a priority, first come, first served. A command does not take a
+ * GPU that an earlier command waits for, also where it would fit and the earlier one does not: else a stream of small
+ * commands would keep a large one waiting for ever.
  */
 #ifndef SLUICE_POLICY_LINE_H
 #define SLUICE_POLICY_LINE_H
@@ -15,7 +15,7 @@
 
 #define SL_LINE_MAX       1024 /* places */
 #define SL_LINE_GPUS      128
-/* Who is called has this long to answer. A stopped process does not; it is passed over until it speaks. */
+/* A process that is called has this long to answer. A stopped one does not answer, and is passed over until it does. */
 #define SL_LINE_ANSWER_NS 5000000000ULL
 /* After a restart of the arbiter, a place is kept this long for a process that still lives. */
 #define SL_LINE_RETURN_NS 10000000000ULL
@@ -27,18 +27,18 @@ struct sl_line_gpus {
 
 enum sl_line_state {
     SL_LINE_WAITING,
-    SL_LINE_CALLED, /* there is room, and it was told so: until until_ns it may take it */
-    SL_LINE_ASLEEP, /* it did not take it: nobody waits for it until it speaks */
+    SL_LINE_CALLED, /* there is room, and the process was told so: it may take the room until until_ns */
+    SL_LINE_ASLEEP, /* it did not take the room: it holds up no other place until it asks again */
     SL_LINE_ABSENT, /* it stood here before a restart: until until_ns it may come back */
 };
 
 struct sl_line_place {
     struct sl_line_place *next;
-    uint64_t number; /* who came earlier has a lower one */
+    uint64_t number; /* an earlier place has a lower number */
     uint32_t priority;
     enum sl_line_state state;
     uint64_t until_ns;
-    struct sl_line_gpus wants; /* of an absent one this is not known: it holds up every GPU */
+    struct sl_line_gpus wants; /* not known of an absent place, which holds up every GPU */
     bool any;                  /* one of them is enough */
 };
 
@@ -57,22 +57,22 @@ bool sl_line_join(struct sl_line *line, struct sl_line_place *place);
 bool sl_line_keep(struct sl_line *line, struct sl_line_place *place, uint64_t now_ns);
 void sl_line_leave(struct sl_line *line, struct sl_line_place *place);
 
-/* The GPUs that those before it wait for; place NULL: those before somebody new of this priority. */
+/* The GPUs that earlier places wait for; place NULL: all places that a new one of this priority would stand behind. */
 struct sl_line_gpus sl_line_before(const struct sl_line *line, const struct sl_line_place *place,
                                    uint32_t priority);
 
-/* Calls the next place whose turn it is, and returns it; NULL: nobody's. `fits` says whether there is room on the GPUs
+/* Calls the next place whose turn it is, and returns it; NULL: there is none. `fits` says whether there is room on the GPUs
  * that are not barred. */
 typedef bool (*sl_line_fits)(void *arg, struct sl_line_place *place,
                              const struct sl_line_gpus *barred);
 struct sl_line_place *sl_line_call(struct sl_line *line, uint64_t now_ns, sl_line_fits fits,
                                    void *arg);
 
-/* Passes over those who did not answer. Returns an absent place whose time is over, for the caller to take out. */
+/* Passes over places that did not answer. Returns an absent place whose time is over, for the caller to take out. */
 struct sl_line_place *sl_line_expire(struct sl_line *line, uint64_t now_ns);
 uint64_t sl_line_due(const struct sl_line *line); /* when sl_line_expire has something to do */
 
-/* 1 is the first. Those who sleep are not counted. */
+/* 1 is the first. Places that are asleep are not counted. */
 uint32_t sl_line_position(const struct sl_line *line, const struct sl_line_place *place,
                           uint32_t *ret_count);
 
