@@ -691,9 +691,9 @@ class Kill(Case):
                               for d in s["spec"].get("devices", [])))
 
     def test_every_point_is_here(self):
-        agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/agent")
+        sources = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src")
         there = set()
-        for path in glob.glob(agent + "/**/*.c", recursive=True):
+        for path in glob.glob(sources + "/**/*.c", recursive=True):
             with open(path, encoding="utf-8") as f:
                 there |= set(re.findall(r'SL_FAULT(?:_NAME)?\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
         tried = {p.split(":")[0] for p in POINTS + MIG_POINTS + UN_POINTS + UN_MIG_POINTS}
