@@ -29,7 +29,7 @@
 extern char **environ;
 
 #define BACKOFF_MIN_NS (200 * SL_NS_PER_MS)
-#define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
+#define BACKOFF_MAX_NS (2 * SL_NS_PER_S) /* pods wait for the arbiter meanwhile */
 #define TAKEN_NS       (500 * SL_NS_PER_MS)
 /* An arbiter that ran this long started well: the next one starts without a long wait. */
 #define STEADY_NS      (30 * SL_NS_PER_S)

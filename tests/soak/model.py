@@ -141,7 +141,7 @@ class Tenant:
     def refused(self, what, mib, before):
         if before + mib <= min(self.limits):
             raise Violation(f"refused: {self.name} {what}: {mib} MiB beside {before} of {min(self.limits)} "
-                            f"(arbiter up for {self.soak.world.up_for():.1f} s)")
+                            f"(arbiter up for {self.soak.world.up_for():.1f} s; {self.soak.books_of(self)})")
 
     def stop(self, worker):
         """Not where it holds the lock of the simulated machine: no real driver waits for a stopped process."""

@@ -214,6 +214,14 @@ class Soak:
                 f"{[(n, round(time.monotonic() - at, 1)) for n, at in self.ended]}, "
                 f"arbiter up for {self.world.up_for():.1f} s")
 
+    def books_of(self, tenant):
+        """What the arbiter says of a tenant, and what the machine says of its processes: for the report."""
+        told = self.status().get(tenant.sluice_name)
+        show = subprocess.run([self.control, "show"], env=tenant.env, capture_output=True, text=True, check=False).stdout
+        pids = [w.pid for w in tenant.workers]
+        lines = [line.strip() for line in show.splitlines() if any(f"pid {p} " in line for p in pids)]
+        return f"the arbiter says {told}; the machine: {lines}; processes {pids}, dead {tenant.dead}"
+
     def end_tenant(self, tenant):
         for worker in list(tenant.workers):
             self.end_worker(worker, kill=self.random.random() < 0.5)
