@@ -86,7 +86,9 @@ struct sl_lease_page {
      * itself takes them back at this moment, or when the arbiter is gone: whichever is first. */
     _Atomic uint64_t off_until_ns;
     _Atomic uint32_t meter; /* not 0: say in the ledger what is used */
-    uint32_t reserved;
+    /* Not 0: a process came back to an arbiter that had booked less for it than it holds. Until the arbiter has measured
+     * it again, its memory may count twice. */
+    _Atomic uint32_t settling;
 
     struct sl_lease_gpu gpu[SL_MAX_GPUS] __attribute__((aligned(64)));
 };

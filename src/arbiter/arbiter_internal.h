@@ -69,6 +69,9 @@ struct member {
     uint64_t start;           /* sl_arb_process_start, 0: not asked yet */
     uint32_t measured;        /* bit per lease GPU: the driver was asked, and the answer accepted */
     uint64_t believe_from_ns; /* snapshots begun before this do not show the process */
+    /* It returned, and its slot was empty: until then it may enter its memory, which counts as overhead before. */
+    uint64_t unbooked_until_ns;
+    uint64_t unbooked_operations; /* of its slot, on all GPUs together, when it returned */
     struct image image;
     uint64_t heard_ns;                  /* rate limit of its packets */
     uint64_t hear_again_ns;             /* 0, or the time until which its packets wait */
@@ -385,6 +388,8 @@ void sl_arb_measure_close(struct arbiter *a);
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, const struct sl_msg_measure *ask);
 /* The process is a member now. `returns`: it was one before our start, and its ledger has its memory. */
 void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns);
+/* Is the memory of a process that returned in its ledger? */
+bool sl_arb_measure_entered(const struct member *m);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */
 
 /* compute.c */

@@ -24,6 +24,10 @@
 /* A process that returns to us enters its memory into the ledger as soon as it has read our WELCOME. Before that the
  * ledger says too little, and all its memory would look like overhead. */
 #define RETURN_NS        SL_NS_PER_S
+/* A stopped process may have read the WELCOME and not have entered its memory yet. It is measured all the same, and
+ * measured again at once when it has entered its memory: this long after its return, and this long after that. */
+#define UNBOOKED_NS      (60 * SL_NS_PER_S)
+#define BOOKED_NS        (3 * SL_NS_PER_S)
 /* A driver may take seconds to free the memory of a process: so many checks, one a second. */
 #define ENDS_LOOKS       40
 #define ENDS_SLACK_BYTES (256ULL << 20)
@@ -86,6 +90,31 @@ static bool answer_member(struct member *m, const struct snapshot *s, uint32_t i
     return true;
 }
 
+static uint64_t operations(const struct member *m)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < m->tenant->gpu_count; i++)
+        sum += sl_account_operations(m->tenant->ledger.page, m->slot, i);
+    return sum;
+}
+
+bool sl_arb_measure_entered(const struct member *m)
+{
+    return !m->unbooked_until_ns || operations(m) != m->unbooked_operations;
+}
+
+/* Which members may still enter their memory, or have just done so. */
+static void settle_tenant(struct arbiter *a, struct tenant *t)
+{
+    bool settling = false;
+    for (struct member *m = t->members; m && t->ledger.page; m = m->next) {
+        if (m->unbooked_until_ns > a->now_ns + BOOKED_NS && sl_arb_measure_entered(m))
+            m->unbooked_until_ns = a->now_ns + BOOKED_NS;
+        settling |= m->unbooked_until_ns > a->now_ns;
+    }
+    atomic_store(&t->lease.page->settling, settling);
+}
+
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
     bool asked_for = false;
@@ -111,6 +140,7 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         if (t->ledger.page)
             (void)sl_shared_sweep(t->ledger.page, SL_SHARED_BY_ARBITER, sl_arb_descriptor_exists);
         /* First the page, then the answer: a process that has the answer may rely on the page. */
+        settle_tenant(a, t);
         sl_arb_tenant_overhead(t);
         sl_arb_overheads_save(a, t);
         end_doubt(a, s, t);
@@ -221,6 +251,9 @@ void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
         sl_arb_overheads_back(m->tenant, m);
     }
     if (returns && !sl_measure_booked(m)) {
+        m->unbooked_until_ns = a->now_ns + UNBOOKED_NS;
+        m->unbooked_operations = operations(m);
+        atomic_store(&m->tenant->lease.page->settling, 1);
         m->tenant->doubt = (1U << m->tenant->gpu_count) - 1;
         m->tenant->doubt_since_ns = m->believe_from_ns;
     }

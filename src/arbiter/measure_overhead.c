@@ -130,7 +130,9 @@ void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct membe
     m->measured |= 1U << i;
     m->seen_bytes[i] = p ? least(p->used_bytes, ledger + reading) : 0;
     reading = with_its_context(m, i, reading, p != NULL, asked, moved);
-    believe(m, i, reading, !p || asked, moved, a->now_ns);
+    /* The memory that it has entered since it returned was overhead in earlier readings. */
+    bool entered = !moved && a->now_ns < m->unbooked_until_ns;
+    believe(m, i, reading, !p || asked || entered, moved, a->now_ns);
 }
 
 /* --- the tenant as a whole -------------------------------------------------------------------- */

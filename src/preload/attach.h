@@ -56,6 +56,10 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
  * overhead: they are returned when the arbiter has answered. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
+/* Call this after a refusal: may the memory of another process count twice (sl_lease_page.settling)? Then asks the
+ * arbiter to measure again, or waits for the next arbiter, and returns true: try again. False from end_ns on. */
+bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns);
+
 /* Is the process connected to an arbiter now? */
 bool sl_process_connected(void);
 

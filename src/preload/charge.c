@@ -120,12 +120,13 @@ void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_
     atomic_store(&p->slot, slot);
     atomic_store(&ledger->slot[slot % SL_MAX_SLOTS].pid, (uint32_t)getpid());
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
-        /* An arbiter that lost the ledger, or thought that we had ended, has booked less than we hold. */
+        /* An arbiter that lost the ledger, or thought that we had ended, has booked less than we hold. Also an entry
+         * of 0 units: the arbiter sees by it that all is booked. */
         uint64_t booked = sl_account_slot(ledger, slot, gpu), held = books[gpu].held_units;
-        if (booked < held) {
+        if (booked <= held) {
             int ignored = sl_account_reserve(ledger, slot, gpu, held - booked, UINT64_MAX);
             (void)ignored;
-        } else if (booked > held) {
+        } else {
             sl_account_release(ledger, slot, gpu, booked - held);
         }
     }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "preload/attach.h"
 #include "preload/charge.h"
 #include "preload/graph_mem.h"
 #include "preload/share.h"
@@ -12,6 +14,8 @@
  * blocks. A smaller reservation would let the driver take too much. */
 #define BLOCK_UNITS ((2ULL << 20) / SL_UNIT_BYTES)
 #define STEP_UNITS  ((32ULL << 20) / SL_UNIT_BYTES)
+/* The longest wait for figures of the arbiter that are about to change. */
+#define SETTLE_NS   (2 * SL_NS_PER_S)
 
 /* Newest first. Pools are few and stay in the list, so it is walked without a lock. */
 static struct sl_pool *_Atomic pools;
@@ -198,12 +202,20 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
     }
 }
 
+/* The last attempt before a refusal, or a few where the arbiter says that its figures are about to change. */
+static bool reclaim_and_charge(struct sl_process *p, int gpu, uint64_t units)
+{
+    uint64_t end_ns = sl_now_ns() + SETTLE_NS;
+    sl_pool_reclaim(p, gpu);
+    bool done = sl_charge(p, gpu, units, false);
+    while (!done && sl_process_settles(p, gpu, end_ns))
+        done = sl_charge(p, gpu, units, false);
+    return done;
+}
+
 bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units)
 {
-    if (sl_charge(p, gpu, units, false))
-        return true;
-    sl_pool_reclaim(p, gpu);
-    return sl_charge(p, gpu, units, false);
+    return sl_charge(p, gpu, units, false) || reclaim_and_charge(p, gpu, units);
 }
 
 bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
@@ -223,10 +235,7 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
     }
     if (!covered && has_slack(pool, bytes))
         return true;
-    if (!covered) {
-        sl_pool_reclaim(p, pool->gpu);
-        covered = sl_charge(p, pool->gpu, need, false);
-    }
+    covered = covered || reclaim_and_charge(p, pool->gpu, need);
     if (covered)
         *ret_pending = need;
     return covered;

@@ -21,13 +21,15 @@
 #include "preload/gate.h"
 #include "shm/packet.h"
 
-#define STACK_BYTES   ((size_t)256 << 10)
-#define RETRY_MIN_NS  (10 * SL_NS_PER_MS)
-#define RETRY_MAX_NS  (250 * SL_NS_PER_MS)
-#define HANDSHAKE_MS  2000
-#define MEASURE_NS    (2 * SL_NS_PER_S)
+#define STACK_BYTES    ((size_t)256 << 10)
+#define RETRY_MIN_NS   (10 * SL_NS_PER_MS)
+#define RETRY_MAX_NS   (250 * SL_NS_PER_MS)
+#define HANDSHAKE_MS   2000
+#define MEASURE_NS     (2 * SL_NS_PER_S)
+/* Between two attempts to reach the next arbiter. */
+#define SETTLE_STEP_NS (20 * SL_NS_PER_MS)
 /* Closing a descriptor does not wake a thread that waits for it: check the descriptors this often. */
-#define LOOK_AFTER_NS SL_NS_PER_S
+#define LOOK_AFTER_NS  SL_NS_PER_S
 
 struct sl_lock sl_attach_lock;
 
@@ -434,4 +436,16 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
     }
     errno = saved;
     return done;
+}
+
+bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns)
+{
+    if (gpu < 0 || p->mode != SL_MODE_TENANT || sl_now_ns() >= end_ns ||
+        !atomic_load(&atomic_load(&p->lease)->settling))
+        return false;
+    if (link_is_up())
+        (void)sl_process_measure(p, (uint32_t)gpu, true, 0);
+    else if (!sl_process_catch_up())
+        sl_sleep_ns(SETTLE_STEP_NS);
+    return true;
 }

@@ -154,6 +154,51 @@ static void test_late(void **state)
     tenant_end(&t);
 }
 
+/* Stops the process in the middle of its return: it has said HELLO, and has not entered its memory into the ledger. */
+static void stop_half_back(const struct tenant *t, const struct program *p)
+{
+    for (unsigned i = 0; i < 200; i++) {
+        world_stop_process(p->pid);
+        world_kill(&world);
+        world_start(&world);
+        EVENTUALLY(tenant_usage(t).overhead_bytes >= HELD && findings(t->name) == 1);
+        assert_int_equal(kill(p->pid, SIGCONT), 0);
+        (void)usleep(i % 10 * 150);
+        world_stop_process(p->pid);
+        struct usage u = tenant_usage(t);
+        if (u.processes == 2 && u.used_bytes < HELD)
+            return;
+        assert_int_equal(kill(p->pid, SIGCONT), 0);
+        EVENTUALLY(tenant_usage(t).processes == 2 && tenant_usage(t).used_bytes >= HELD);
+    }
+    fail_msg("the process was never stopped in the middle of its return");
+}
+
+/* A process that is stopped there for long is charged as what the driver shows of it. When it goes on and enters its
+ * memory, that counts twice until the next measurement: others of the tenant wait for that before they are refused. */
+static void test_half_back(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p, other;
+    tenant_begin(&world, "half", LIMIT, &t);
+    start(&t, &p);
+    start(&t, &other);
+    ask(&p, "hold", HELD, "held 0\n");
+    for (int i = 0; i < 3; i++) {
+        stop_half_back(&t, &p);
+        EVENTUALLY(tenant_usage(&t).overhead_bytes >= HELD && findings("half") == 1);
+        ask(&other, "hold", LIMIT - HELD, "held 2\n"); /* it counts */
+        assert_int_equal(kill(p.pid, SIGCONT), 0);
+        EVENTUALLY(tenant_usage(&t).used_bytes >= HELD);
+        ask(&other, "hold", PIECE, "held 0\n");
+    }
+    ask(&other, "hold", LIMIT - HELD - 3 * PIECE, "held 2\n");
+    assert_int_equal(program_end(&p), 0);
+    assert_int_equal(program_end(&other), 0);
+    tenant_end(&t);
+}
+
 /* What contexts cost is known from the first moment on: a tenant at its limit stays there. */
 static void test_overhead(void **state)
 {
@@ -271,7 +316,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
-        WORLD_CASE(test_newcomers),
+        WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
