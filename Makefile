@@ -111,7 +111,7 @@ coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fa
 
 lint: deps-dev ## clang-format (check only), shellcheck, clang-tidy on what changed since main; BASE=COMMIT, or ALL=1
 	@$(call CONFIGURE,build-lint,-DCMAKE_C_COMPILER=clang)
-	@nice cmake --build build-lint --target sl_proto >/dev/null # the headers it generates
+	@nice cmake --build build-lint --target sl_proto sluice_commit >/dev/null # the headers it generates
 	@ALL="$(ALL)" BASE="$(BASE)" tools/lint.sh build-lint
 
 format: deps-dev ## clang-format the sources in place, and lay out the tables of messages

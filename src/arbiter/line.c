@@ -25,7 +25,7 @@
 #include "base/xalloc.h"
 
 #define LINE_FILE "line"
-#define FILE_MAX  (128 * SL_LINE_MAX)
+#define FILE_MAX  (128UL * SL_LINE_MAX)
 /* No event says that a tenant without a limit freed memory: the line is looked at this often. */
 #define LOOK_NS   (250 * SL_NS_PER_MS)
 /* Clients further behind are told the reason when their place changes, not whenever a figure does. */

@@ -138,7 +138,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world = {.program = ""};
-    struct sl_msg_lease lease;
+    struct sl_msg_lease lease = {.fields = 0};
     struct sl_msg_created tenant = {.gpu_count = 0};
     struct sl_env env = {0};
     char libsluice[PATH_MAX];

@@ -224,7 +224,7 @@ static void print_json(const struct sl_named *n)
 int sl_cmd_lease_list(const struct sl_cli_args *args, struct sl_err *err)
 {
     struct setting set = {.cdi_dir = ""};
-    struct sl_named leases;
+    struct sl_named leases = {0};
     int rc = find_setting(args, &set, err);
     if (rc == 0)
         rc = open_leases(&set, false, &leases, err);

@@ -50,7 +50,7 @@ int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHE
 int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
 
 /* The GPUs of a tenant as CUDA_VISIBLE_DEVICES wants them. Returns buf. */
-#define SL_VISIBLE_MAX ((SL_UUID_MAX + 1) * SL_MAX_GPUS)
+#define SL_VISIBLE_MAX ((SL_UUID_MAX + 1UL) * SL_MAX_GPUS)
 char *sl_world_visible_text(const struct sl_msg_created *tenant, char buf[SL_VISIBLE_MAX]);
 
 /* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */

@@ -368,7 +368,7 @@ class Soak:
         self.log(f"set {tenant.name} {limit}: {done.stderr.strip() if done.returncode else 'done'}")
         if done.returncode == 0:
             tenant.set(limit)
-        elif self.tight:
+        elif self.tight or "has not answered for" in done.stderr:  # command() saw no hang: the machine was that slow
             tenant.limits.add(limit)
         elif not self.lingering():
             raise Violation(f"refused: `sluice set --memory {limit}Mi {tenant.name}`: {done.stderr.strip()}; " +
