@@ -72,6 +72,7 @@ struct member {
     /* It returned, and its slot was empty: until then it may enter its memory, which counts as overhead before. */
     uint64_t unbooked_until_ns;
     uint64_t unbooked_operations; /* of its slot, on all GPUs together, when it returned */
+    uint32_t whole; /* bit per lease GPU: the reading contains memory not yet entered */
     struct image image;
     uint64_t heard_ns;                  /* rate limit of its packets */
     uint64_t hear_again_ns;             /* 0, or the time until which its packets wait */

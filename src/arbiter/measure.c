@@ -24,10 +24,9 @@
 /* A process that returns to us enters its memory into the ledger as soon as it has read our WELCOME. Before that the
  * ledger says too little, and all its memory would look like overhead. */
 #define RETURN_NS        SL_NS_PER_S
-/* A stopped process may have read the WELCOME and not have entered its memory yet. It is measured all the same, and
- * measured again at once when it has entered its memory: this long after its return, and this long after that. */
+/* A stopped process may have read the WELCOME and not have entered its memory yet. It is measured all the same. This
+ * long after its return the arbiter no longer expects that it has some to enter. */
 #define UNBOOKED_NS      (60 * SL_NS_PER_S)
-#define BOOKED_NS        (3 * SL_NS_PER_S)
 /* A driver may take seconds to free the memory of a process: so many checks, one a second. */
 #define ENDS_LOOKS       40
 #define ENDS_SLACK_BYTES (256ULL << 20)
@@ -103,14 +102,14 @@ bool sl_arb_measure_entered(const struct member *m)
     return !m->unbooked_until_ns || operations(m) != m->unbooked_operations;
 }
 
-/* Which members may still enter their memory, or have just done so. */
+/* Says in the lease page whether memory of a process may count twice, or will once the process goes on. */
 static void settle_tenant(struct arbiter *a, struct tenant *t)
 {
     bool settling = false;
     for (struct member *m = t->members; m && t->ledger.page; m = m->next) {
-        if (m->unbooked_until_ns > a->now_ns + BOOKED_NS && sl_arb_measure_entered(m))
-            m->unbooked_until_ns = a->now_ns + BOOKED_NS;
-        settling |= m->unbooked_until_ns > a->now_ns;
+        if (a->now_ns >= m->unbooked_until_ns)
+            m->unbooked_until_ns = m->whole = 0;
+        settling |= m->whole || !sl_arb_measure_entered(m);
     }
     atomic_store(&t->lease.page->settling, settling);
 }

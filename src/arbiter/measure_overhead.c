@@ -130,8 +130,12 @@ void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct membe
     m->measured |= 1U << i;
     m->seen_bytes[i] = p ? least(p->used_bytes, ledger + reading) : 0;
     reading = with_its_context(m, i, reading, p != NULL, asked, moved);
-    /* The memory that it has entered since it returned was overhead in earlier readings. */
-    bool entered = !moved && a->now_ns < m->unbooked_until_ns;
+    /* The memory that it has entered since was overhead in the reading before this one. */
+    bool entered = (m->whole >> i & 1) && sl_arb_measure_entered(m);
+    if (entered)
+        m->whole &= ~(1U << i);
+    else if (!sl_arb_measure_entered(m))
+        m->whole |= 1U << i;
     believe(m, i, reading, !p || asked || entered, moved, a->now_ns);
 }
 

@@ -43,7 +43,7 @@ void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
     t->overheads_new = false;
     FILE *f = sl_xmemstream(&text, &size);
     for (struct member *m = t->members; m; m = m->next) {
-        if (!sl_arb_measure_entered(m))
+        if (m->whole)
             continue; /* the figure has its memory in it, too */
         if (m->start == 0)
             m->start = sl_arb_process_start(m->pid);
