@@ -225,7 +225,7 @@ class GoodDays(World):
         idle = Tenant(self, "idle", "steady", "seconds=0.1", "rest=4", cores="10:50", priority="low")
         time.sleep(3)
         t = {t["name"]: t for t in self.status()["tenants"]}
-        text = subprocess.run([SLUICE, "--dir", self.dir, "status"], check=True,
+        text = subprocess.run([SLUICE, "--dir", self.dir, "status", "--wide"], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual(t["a"]["cores_request_percent"], 25)
         self.assertEqual(t["idle"]["cores_limit_percent"], 50)
