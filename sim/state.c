@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -265,6 +266,14 @@ static int lock_until(pthread_mutex_t *lock, const struct timespec *until)
 #endif
 }
 
+/* The kernel releases the robust locks of a dead thread, so the word of such a lock has the owner's thread number in it
+ * from the very instruction that takes the lock. A number that is noted after that instruction would be missing if the
+ * owner is stopped in between. 0: nobody has the lock. */
+static pid_t lock_owner(const pthread_mutex_t *lock)
+{
+    return __atomic_load_n(&lock->__data.__lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK;
+}
+
 /*
  * A real driver's locks are the kernel's, and a process that is told to stop leaves the kernel first. Here it
  * may stop inside and hold up everybody. So whoever waits for long lets it go on until the lock is free, then
@@ -281,8 +290,8 @@ static int lock_from_stopped(struct sl_sim_state *st)
         int r = lock_until(&st->lock, &until);
         if (r != ETIMEDOUT)
             return r;
-        pid_t pid = atomic_load(&st->lock_pid);
-        if (pid <= 0 || atomic_load(&st->lock_namespace) != pid_namespace() || !is_stopped(pid))
+        pid_t pid = lock_owner(&st->lock);
+        if (pid == 0 || atomic_load(&st->lock_namespace) != pid_namespace() || !is_stopped(pid))
             continue;
         (void)kill(pid, SIGCONT);
         r = pthread_mutex_lock(&st->lock);
@@ -304,12 +313,10 @@ void sl_sim_lock(struct sl_sim_state *st)
         (void)pthread_mutex_consistent(&st->lock);
     }
     atomic_store_explicit(&st->lock_namespace, pid_namespace(), memory_order_relaxed);
-    atomic_store_explicit(&st->lock_pid, getpid(), memory_order_relaxed);
 }
 
 void sl_sim_unlock(struct sl_sim_state *st)
 {
-    atomic_store_explicit(&st->lock_pid, 0, memory_order_relaxed);
     (void)pthread_mutex_unlock(&st->lock);
 }
 

@@ -224,9 +224,7 @@ struct sl_sim_state {
     char root[512]; /* the driver root made for it (sim/tree.h), or "" */
     struct sl_sim_spec spec_parsed;
     pthread_mutex_t lock;
-    _Atomic int32_t lock_pid; /* who has it, as seen in that PID namespace */
-    uint32_t pad;
-    _Atomic uint64_t lock_namespace;
+    _Atomic uint64_t lock_namespace; /* the PID namespace of the last process that had the lock */
     uint64_t created_ns;
     uint64_t now_ns;    /* time played so far */
     uint64_t reaped_ns; /* when the dead were last looked for */

@@ -532,18 +532,35 @@ static void stopped_child(void *arg)
         (void)pause();
 }
 
-/* Whoever is stopped inside the driver leaves it first, as with a real one: the others go on. */
-static void stopped_inside(void)
+/* At the instruction after the one that takes the lock. */
+static void stopped_early_child(void *arg)
+{
+    struct sl_sim_state *st = arg;
+    CHECK(pthread_mutex_lock(&st->lock) == 0);
+    CHECK(raise(SIGSTOP) == 0);
+    CHECK(pthread_mutex_unlock(&st->lock) == 0);
+    for (;;)
+        (void)pause();
+}
+
+static void stopped_in(void (*child)(void *))
 {
     struct sl_sim_state *st;
     int status;
     CHECK(sl_sim_open(&st, NULL) == 0);
-    pid_t pid = case_child(stopped_child, st);
+    pid_t pid = case_child(child, st);
     CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
     sl_sim_lock(st);
     sl_sim_unlock(st);
     CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status)); /* as it was told to */
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
+/* Whoever is stopped inside the driver leaves it first, as with a real one: the others go on. */
+static void stopped_inside(void)
+{
+    stopped_in(stopped_child);
+    stopped_in(stopped_early_child);
 }
 
 static void copies_that_move_nothing(void)

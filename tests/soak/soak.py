@@ -36,6 +36,7 @@ for folder in ("", "../support", "../agent"):
     sys.path.insert(0, os.path.join(HERE, folder))
 from model import (CONTEXT, CONTEXT_SLACK, FAULTS, INJECTED, OUT_OF_MEMORY, Piece, Violation,  # noqa: E402
                    Worker)
+from pages import pages_text  # noqa: E402
 from patience import LIMIT, Hang, Patience, Queued  # noqa: E402
 from worlds import Cluster, Machine  # noqa: E402
 
@@ -216,11 +217,13 @@ class Soak:
 
     def books_of(self, tenant):
         """What the arbiter says of a tenant, and what the machine says of its processes: for the report."""
+        pids = [w.pid for w in tenant.workers]
+        pages = [pages_text(p) for p in pids]  # first: they change
         told = self.status().get(tenant.sluice_name)
         show = subprocess.run([self.control, "show"], env=tenant.env, capture_output=True, text=True, check=False).stdout
-        pids = [w.pid for w in tenant.workers]
         lines = [line.strip() for line in show.splitlines() if any(f"pid {p} " in line for p in pids)]
-        return f"the arbiter says {told}; the machine: {lines}; processes {pids}, dead {tenant.dead}"
+        return (f"the arbiter says {told}; the machine: {lines}; processes {pids}, dead {tenant.dead}, "
+                f"now {time.monotonic():.3f}; pages: {pages}")
 
     def end_tenant(self, tenant):
         for worker in list(tenant.workers):
