@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "sluice/pages.h"
 
 enum sl_mode {
@@ -56,8 +57,17 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
  * overhead: they are returned when the arbiter has answered. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
-/* Call this after a refusal: may the memory of another process count twice (sl_lease_page.settling)? Then asks the
- * arbiter to measure again, or waits for the next arbiter, and returns true: try again. False from end_ns on. */
+/* The longest wait for figures of the arbiter that are about to change. */
+#define SL_SETTLE_NS (4 * SL_NS_PER_S)
+
+/*
+ * Call this after a refusal, until it returns false: may the figures that led to the refusal be wrong? They may be
+ * - while memory of another process may count twice (sl_lease_page.settling),
+ * - for a few seconds after the arbiter ended: the limit may have been raised by an arbiter that ended before this
+ *   process was attached to it, and memory of dead processes still counts.
+ * Then this asks the arbiter to measure again, or waits a little for the next arbiter, and returns true: try again.
+ * False from end_ns on.
+ */
 bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns);
 
 /* Is the process connected to an arbiter now? */

@@ -40,13 +40,14 @@ static bool context_made(struct sl_process *p, CUcontext context, CUdevice devic
     int gpu = sl_device_gpu(p, device);
     if (gpu < 0)
         return false;
-    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, put_by_units);
-    if (sl_charge_fits(p, gpu))
-        return true;
-    if (!sl_process_catch_up())
-        return false;
-    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, 0);
-    return sl_charge_fits(p, gpu);
+    uint64_t end_ns = sl_now_ns() + SL_SETTLE_NS;
+    bool fits = false;
+    for (bool again = true; !fits && again; put_by_units = 0) {
+        (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, put_by_units);
+        fits = sl_charge_fits(p, gpu);
+        again = !fits && sl_process_settles(p, gpu, end_ns);
+    }
+    return fits || sl_charge_fits(p, gpu);
 }
 
 static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device,

@@ -202,10 +202,10 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
     }
 }
 
-/* The last attempt before a refusal, or a few where the arbiter says that its figures are about to change. */
+/* The last attempt before a refusal, or a few where the figures are about to change. */
 static bool reclaim_and_charge(struct sl_process *p, int gpu, uint64_t units)
 {
-    uint64_t end_ns = sl_now_ns() + SETTLE_NS;
+    uint64_t end_ns = sl_now_ns() + SL_SETTLE_NS;
     sl_pool_reclaim(p, gpu);
     bool done = sl_charge(p, gpu, units, false);
     while (!done && sl_process_settles(p, gpu, end_ns))

@@ -62,8 +62,11 @@ static CUresult end(struct sl_process *p, struct request *r, CUresult rc, const 
                     CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream))
 {
     bool within = sl_pool_settle(p, r->pool, r->pending);
-    if (!within && sl_process_catch_up()) /* the limit was that of an earlier arbiter */
+    uint64_t end_ns = within ? 0 : sl_now_ns() + SL_SETTLE_NS;
+    for (bool again = true; !within && again;) {
+        again = sl_process_settles(p, r->pool->gpu, end_ns);
         within = sl_charge_fits(p, r->pool->gpu);
+    }
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         return rc;

@@ -10,7 +10,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,6 +30,8 @@
 #define MEASURE_NS     (2 * SL_NS_PER_S)
 /* Between two attempts to reach the next arbiter. */
 #define SETTLE_STEP_NS (20 * SL_NS_PER_MS)
+/* Somebody starts the next arbiter within this time: the agent waits two seconds at most. */
+#define AWAY_NS        (3 * SL_NS_PER_S)
 /* Closing a descriptor does not wake a thread that waits for it: check the descriptors this often. */
 #define LOOK_AFTER_NS  SL_NS_PER_S
 
@@ -38,7 +42,8 @@ static struct {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     bool running;
     _Atomic bool connected;
-    bool no_kick; /* the program closed our bell; used only by the watch thread */
+    _Atomic uint64_t lost_ns; /* when the last connection ended */
+    bool no_kick;             /* the program closed our bell; used only by the watch thread */
     struct sl_process *process;
 } watch = {.sock = SL_OWN_FD_INIT,
            .kick = SL_OWN_FD_INIT,
@@ -103,6 +108,7 @@ static void give_back(uint32_t gpu, _Atomic uint64_t *units)
 /* The next arbiter measures all returning processes by itself. */
 static void disconnected(void)
 {
+    atomic_store(&watch.lost_ns, sl_now_ns());
     atomic_store(&watch.connected, false);
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
         give_back(gpu, &measures[gpu].asked_units);
@@ -438,14 +444,46 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
     return done;
 }
 
+/* How long ago an arbiter made the socket, or removed it: also one that was there too briefly for us to notice. */
+static uint64_t socket_age_ns(void)
+{
+    char folder[sizeof(watch.path)];
+    struct stat sb;
+    (void)snprintf(folder, sizeof(folder), "%s", watch.path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    struct timespec now;
+    if ((stat(watch.path, &sb) < 0 && (!slash || stat(folder, &sb) < 0)) ||
+        clock_gettime(CLOCK_REALTIME, &now) < 0 || sb.st_ctim.tv_sec > now.tv_sec)
+        return UINT64_MAX;
+    return (uint64_t)(now.tv_sec - sb.st_ctim.tv_sec) * SL_NS_PER_S;
+}
+
+/* There is no arbiter. Was there one a moment ago? */
+static bool arbiter_was_near(void)
+{
+    return watch.running &&
+           (atomic_load(&watch.connected) || /* the watch thread has not noticed the end yet */
+            sl_now_ns() - atomic_load(&watch.lost_ns) < AWAY_NS || socket_age_ns() < AWAY_NS);
+}
+
 bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns)
 {
-    if (gpu < 0 || p->mode != SL_MODE_TENANT || sl_now_ns() >= end_ns ||
-        !atomic_load(&atomic_load(&p->lease)->settling))
+    int saved = errno;
+    if (gpu < 0 || p->mode != SL_MODE_TENANT || sl_now_ns() >= end_ns)
         return false;
-    if (link_is_up())
-        (void)sl_process_measure(p, (uint32_t)gpu, true, 0);
-    else if (!sl_process_catch_up())
-        sl_sleep_ns(SETTLE_STEP_NS);
-    return true;
+    bool settles = atomic_load(&atomic_load(&p->lease)->settling);
+    if (link_is_up()) {
+        if (settles)
+            (void)sl_process_measure(p, (uint32_t)gpu, true, 0);
+    } else if (sl_process_catch_up()) {
+        settles = true;
+    } else {
+        settles = settles || arbiter_was_near();
+        if (settles)
+            sl_sleep_ns(SETTLE_STEP_NS);
+    }
+    errno = saved;
+    return settles;
 }

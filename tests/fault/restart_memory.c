@@ -273,7 +273,8 @@ static void test_raised(void **state)
     ask(&p, "hold", 9 * GIB, "held 0\n");
     for (int i = 0; i < RESTARTS; i++) {
         (i % 2 ? world_kill : world_stop)(&world);
-        ask(&p, "hold", GIB, "held 2\n"); /* nobody listens: the old limit, and at once */
+        if (i < 2) /* nobody listens: the old limit, as soon as it is clear that no arbiter comes */
+            ask(&p, "hold", GIB, "held 2\n");
         (void)usleep((useconds_t)(i % 4) * 200000);
         world_start(&world);
         limit += GIB;
@@ -283,6 +284,39 @@ static void test_raised(void **state)
     }
     start(&t, &young);
     assert_int_equal(program_end(&young), 0);
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
+/* The limit was raised by an arbiter that ended before the process came back to it: the process waits for the next
+ * arbiter before it is refused. */
+static void test_missed(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    char line[64];
+    uint64_t limit = 10 * GIB;
+    tenant_begin(&world, "missed", limit, &t);
+    start(&t, &p);
+    ask(&p, "hold", 9 * GIB, "held 0\n");
+    for (int i = 0; i < RESTARTS; i++) {
+        world_stop_process(p.pid);
+        world_kill(&world);
+        world_start(&world);
+        limit += GIB;
+        tenant_set_limit(&t, limit);
+        (i % 2 ? world_kill : world_stop)(&world);
+        (void)snprintf(line, sizeof(line), "hold %llu", GIB);
+        program_say(&p, line);
+        assert_int_equal(kill(p.pid, SIGCONT), 0);
+        (void)usleep((useconds_t)(i % 4) *
+                     100000); /* it asks before, or after, the next arbiter is there */
+        world_start(&world);
+        program_answer(&p, line, sizeof(line));
+        assert_string_equal(line, "held 0\n");
+        EVENTUALLY(tenant_usage(&t).processes == 1);
+    }
     assert_int_equal(program_end(&p), 0);
     tenant_end(&t);
 }
@@ -316,7 +350,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
-        WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),
+        WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
