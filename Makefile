@@ -94,7 +94,7 @@ bench-placement: build ## placement against the published table and its bars, a 
 image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images import`; no registry needed
 	@tools/image.sh build $(VERSION) build/sluice-image.tar
 
-examples: build ## the files of examples/ with Jupyter and supervisord, on a simulated GPU
+examples: build ## the files of examples/ with Jupyter, supervisord and Slurm, on a simulated GPU
 	@tools/deps.sh examples
 	@/usr/bin/python3 tests/examples/examples.py build
 

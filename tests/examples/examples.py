@@ -4,7 +4,8 @@
 
 usage: examples.py BUILD_DIR [unittest options]
 
-Jupyter, supervisord and systemd come from the distribution's packages (python3-ipykernel, supervisor, systemd).
+Jupyter, supervisord, systemd and Slurm come from the distribution's packages (python3-ipykernel, supervisor, systemd,
+slurmd and slurmctld).
 This is no part of `make test`: see docs/testing.md.
 """
 import json
@@ -173,6 +174,106 @@ class Systemd(Example):
             service.terminate()  # as `systemctl stop` does
             waiting.until("the tenant is gone", lambda: not self.tenants(), 30)
             self.assertEqual(service.wait(30), -signal.SIGTERM)
+
+
+# Slurm's daemons want an address that is not 127.0.0.1 before they look up any name. All of it ends with the shell.
+SLURM_DAEMONS = """
+ip link set lo up && ip addr add 10.9.9.1/32 dev lo
+munged -F --force --key-file=munge/key --socket=munge/socket --pid-file=munge/pid --log-file=munge/log \
+    --seed-file=munge/seed &
+until [ -S munge/socket ]; do sleep 0.05; done
+slurmctld -D -f "$SLURM_CONF" & slurmd -D -f "$SLURM_CONF" &
+wait
+"""
+
+
+class Slurm(Example):
+    """A cluster of one node, in namespaces of its own."""
+
+    def setUp(self):
+        super().setUp()
+        programs = ("slurmctld", "slurmd", "munged", "srun", "unshare")
+        missing = [p for p in programs if not shutil.which(p, path="/usr/sbin:/usr/bin")]
+        if missing:
+            self.skipTest(f"no {', '.join(missing)} (Debian: slurmctld, slurmd, munge)")
+        if os.geteuid() != 0:
+            self.skipTest("slurmd is started by root only")
+        self.env["PATH"] = f"{EXAMPLES}/slurm:{self.env['PATH']}:/usr/sbin:/sbin"
+        self.env["SLURM_CONF"] = str(self.folder / "slurm.conf")
+        self.write_files()
+        self.shell = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+             SLURM_DAEMONS],
+            env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(self.shell.wait, 30)
+        self.addCleanup(self.shell.kill)
+        children = pathlib.Path(f"/proc/{self.shell.pid}/task/{self.shell.pid}/children")
+        self.init, = waiting.until("the namespaces are there", lambda: children.read_text(encoding="ascii").split(), 30)
+        waiting.until("the node is ready", lambda: "idle" in self.answer("sinfo", "-h", "-o", "%t"), 60)
+
+    def write_files(self):
+        for name in ("state", "spool", "munge"):
+            (self.folder / name).mkdir(mode=0o755)
+        (self.folder / "munge" / "key").write_bytes(os.urandom(1024))
+        (self.folder / "munge" / "key").chmod(0o400)
+        (self.folder / "cgroup.conf").touch()
+        gres = (EXAMPLES / "slurm" / "gres.conf").read_text(encoding="ascii")
+        (self.folder / "gres.conf").write_text(gres.replace("/dev/nvidia0", "/dev/zero"), encoding="ascii")
+        host = os.uname().nodename.split(".")[0]
+        (self.folder / "slurm.conf").write_text(
+            f"ClusterName=try\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nAuthType=auth/munge\n"
+            f"AuthInfo=socket={self.folder}/munge/socket\nStateSaveLocation={self.folder}/state\n"
+            f"SlurmdSpoolDir={self.folder}/spool\nSlurmctldPidFile={self.folder}/ctld.pid\n"
+            f"SlurmdPidFile={self.folder}/d.pid\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
+            "SwitchType=switch/none\nMpiDefault=none\nReturnToService=2\n"
+            f"NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=500 Gres=gpu:1,shard:100\n"
+            f"PartitionName=all Nodes={host} Default=YES State=UP OverSubscribe=FORCE:8\n" +
+            (EXAMPLES / "slurm" / "slurm.conf.part").read_text(encoding="ascii"), encoding="ascii")
+
+    def inside(self, *command):
+        """Starts a command in the namespaces, and returns it."""
+        return subprocess.Popen(["nsenter", "--net", "--mount", "--pid", "--target", self.init, *command],
+                                env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def answer(self, *command):
+        with self.inside(*command) as child:
+            return child.communicate(timeout=60)[0]
+
+    def tenants(self):
+        return {t["name"]: t for t in json.loads(self.answer(f"{BUILD}/bin/sluice", "status", "--json"))["tenants"]}
+
+    def test_jobs_have_the_parts_they_asked_for(self):
+        program = self.folder / "how_much.py"
+        program.write_text(HOW_MUCH, encoding="ascii")
+        server = str(self.server())
+        jobs = [self.inside("srun", "-J", name, f"--gres=shard:{shards}", "sluice-shard", server)
+                for name, shards in (("a", 30), ("b", 60))]
+        try:
+            waiting.until("two tenants with a process each",
+                          lambda: [t["processes"] for t in self.tenants().values()] == [1, 1], 60)
+            there = self.tenants()
+            card = 139.7 * GIB
+            self.assertEqual(sorted(t["cores_request_percent"] for t in there.values()), [30, 60])
+            for t in there.values():
+                part = t["gpus"][0]["memory_limit_bytes"] / card * 100
+                self.assertAlmostEqual(part, t["cores_request_percent"], delta=1.5)
+                self.assertTrue(t["name"].startswith("slurm-"), t["name"])
+            # Ten parts are left: a job of twenty waits in Slurm's own line, one of ten runs and has a tenth.
+            self.assertIn("queued", self.answer("srun", "--immediate=3", "--gres=shard:20", "true"))
+            got = float(self.answer("srun", "--gres=shard:10", "sluice-shard", "/usr/bin/python3",
+                                    str(program)))
+            self.assertTrue(0.1 * 139 - 1.5 < got <= 0.1 * 141, got)
+        finally:
+            self.answer("scancel", "--me")
+            for job in jobs:
+                job.communicate(timeout=60)
+        waiting.until("nothing is left", lambda: not self.tenants(), 30)
+
+    def test_a_job_without_a_part_hears_what_to_do(self):
+        said = self.answer("srun", "sluice-shard", "true")
+        self.assertIn("--gres=shard:30", said)
 
 
 if __name__ == "__main__":
