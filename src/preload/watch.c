@@ -2,6 +2,7 @@
 #include "preload/watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -448,16 +449,18 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
 static uint64_t socket_age_ns(void)
 {
     char folder[sizeof(watch.path)];
-    struct stat sb;
+    struct statx
+        made; /* not stat: libsluice runs with older C libraries than the one it was built with */
     (void)snprintf(folder, sizeof(folder), "%s", watch.path);
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
     struct timespec now;
-    if ((stat(watch.path, &sb) < 0 && (!slash || stat(folder, &sb) < 0)) ||
-        clock_gettime(CLOCK_REALTIME, &now) < 0 || sb.st_ctim.tv_sec > now.tv_sec)
+    if ((statx(AT_FDCWD, watch.path, 0, STATX_CTIME, &made) < 0 &&
+         (!slash || statx(AT_FDCWD, folder, 0, STATX_CTIME, &made) < 0)) ||
+        clock_gettime(CLOCK_REALTIME, &now) < 0 || made.stx_ctime.tv_sec > now.tv_sec)
         return UINT64_MAX;
-    return (uint64_t)(now.tv_sec - sb.st_ctim.tv_sec) * SL_NS_PER_S;
+    return (uint64_t)(now.tv_sec - made.stx_ctime.tv_sec) * SL_NS_PER_S;
 }
 
 /* There is no arbiter. Was there one a moment ago? */
