@@ -26,6 +26,19 @@ class Piece:
         self.mib, self.how = mib, how
 
 
+class Dead:
+    """A process that ended: what it had counts until the arbiter has surely noticed. A piece that it shared counts
+    once more if the others give it back meanwhile."""
+
+    def __init__(self, worker=None):
+        self.at = time.monotonic()
+        self.pieces = set(worker.places.values()) if worker else set()
+        self.filled = worker.filled if worker else 0
+
+    def __repr__(self):
+        return f"({self.at:.3f}: {self.filled} MiB and pieces of {sorted(p.mib for p in self.pieces)})"
+
+
 class Worker:
     """A process of a tenant. One request is under way at most."""
 
@@ -104,7 +117,7 @@ class Tenant:
         self.limits = {limit}  # which of them holds is not known after a `set` that failed
         self.older = []  # (until when the arbiter was set, MiB): limits a process may still have
         self.workers = []
-        self.dead = []  # (time of death, MiB): until the arbiter has surely noticed
+        self.dead = []
 
     def pieces(self):
         return {p for w in self.workers for p in w.places.values()}
@@ -115,9 +128,11 @@ class Tenant:
 
     def at_most(self):
         """The most the books may rightly have: with what the dead had, and with contexts."""
-        self.dead = [d for d in self.dead if not self.soak.calm_since(d[0])]
-        return (self.held() + sum(mib for _, mib in self.dead) +
-                (len(self.workers) + len(self.dead)) * (CONTEXT + CONTEXT_SLACK))
+        self.dead = [d for d in self.dead if not self.soak.calm_since(d.at)]
+        pieces = self.pieces().union(*(d.pieces for d in self.dead))
+        all_of_them = self.workers + self.dead
+        return (sum(p.mib for p in pieces) + sum(w.filled for w in all_of_them) +
+                len(all_of_them) * (CONTEXT + CONTEXT_SLACK))
 
     def at_least(self):
         """What it surely holds: contexts count once the arbiter has been there to measure them."""

@@ -34,7 +34,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("", "../support", "../agent"):
     sys.path.insert(0, os.path.join(HERE, folder))
-from model import (CONTEXT, CONTEXT_SLACK, FAULTS, INJECTED, OUT_OF_MEMORY, Piece, Violation,  # noqa: E402
+from model import (CONTEXT, CONTEXT_SLACK, FAULTS, INJECTED, OUT_OF_MEMORY, Dead, Piece, Violation,  # noqa: E402
                    Worker)
 from pages import pages_text  # noqa: E402
 from patience import LIMIT, Hang, Patience, Queued  # noqa: E402
@@ -185,7 +185,7 @@ class Soak:
         descriptors = len(os.listdir(f"/proc/{self.world.arbiter}/fd"))
         most = 40 + 8 * (len(self.tenants) + len(self.lingering())) + \
             4 * sum(len(t.workers) + len(t.dead) for t in self.tenants)
-        calm = self.world.up_for() > 5 and all(self.calm_since(d[0]) for t in self.tenants for d in t.dead)
+        calm = self.world.up_for() > 5 and all(self.calm_since(d.at) for t in self.tenants for d in t.dead)
         if descriptors > most and calm:
             raise Violation(f"leak: the arbiter has {descriptors} descriptors, {most} are plenty")
 
@@ -250,7 +250,7 @@ class Soak:
         except EOFError as e:
             tenant.workers.remove(worker)
             worker.end(kill=True)
-            tenant.dead.append((time.monotonic(), 0))
+            tenant.dead.append(Dead())
             if self.world.arbiter and not self.tight:
                 raise Violation(f"died: a process with room for its context does not start: {e}") from None
             return
@@ -259,10 +259,9 @@ class Soak:
 
     def end_worker(self, worker, kill):
         tenant = worker.tenant
-        before = tenant.held()
         tenant.workers.remove(worker)
         worker.end(kill)
-        tenant.dead.append((time.monotonic(), before - tenant.held()))
+        tenant.dead.append(Dead(worker))
 
     def take(self, worker):
         tenant, mib = worker.tenant, self.random.choice([2, 64, 256, 1024, 3 * GIB])
@@ -456,7 +455,7 @@ class Soak:
                 process.kill()
                 process.wait()
         for tenant in self.tenants[:2]:  # what they had for a moment
-            tenant.dead.append((time.monotonic(), 0))
+            tenant.dead.append(Dead())
 
     # ---- the run ----
 

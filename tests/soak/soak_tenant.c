@@ -112,15 +112,25 @@ static void launch(int count)
     answer(cuCtxSynchronize(), count);
 }
 
+/* Answers when the child has closed its files: until then they keep exported memory that others give back. */
 static void fork_idle(void)
 {
+    int ends[2];
+    char ignored;
+    if (pipe(ends) != 0) {
+        answer(CUDA_ERROR_UNKNOWN, 0);
+        return;
+    }
     pid_t pid = fork();
     if (pid == 0) {
-        /* As daemons do. The simulated driver's own files would keep exported memory otherwise. */
-        (void)syscall(SYS_close_range, 0U, ~0U, 0U);
+        (void)syscall(SYS_close_range, 0U, ~0U, 0U); /* as daemons do */
         (void)sleep(3);
         _exit(0);
     }
+    (void)close(ends[1]);
+    ssize_t end = read(ends[0], &ignored, 1);
+    (void)end;
+    (void)close(ends[0]);
     answer(CUDA_SUCCESS, pid);
 }
 
