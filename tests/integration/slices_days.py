@@ -79,8 +79,11 @@ class World(days.World):
             self.until(f"{t.name} goes on", lambda: self.ran(t) > before + 0.01, seconds)
 
     def stop_when(self, tenant, off):
-        """Stops a tenant's process in the state that was asked for; it keeps it while it is stopped."""
+        """Stops a tenant's process in the state that was asked for; it keeps it while it is stopped. It runs until it
+        is seen in that state: a process that is stopped again and again does not reach its limit on a slow machine."""
         def stopped():
+            if self.off(tenant) != off:
+                return False
             self.stop(tenant)
             if self.off(tenant) == off:
                 return True
