@@ -164,9 +164,11 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask,
                           const struct candidates *from, const struct sl_line_gpus *barred,
                           struct tenant *t, struct sl_err *err)
 {
+    struct sl_err early = SL_ERR_INIT, unwanted = SL_ERR_INIT;
+    if (!err)
+        err = &unwanted; /* a look at the line asks for no reason */
     int rc = sl_err_set(err, -ENOSPC, SL_E_LINE_BEFORE_ALL);
     uint32_t tried = 0;
-    struct sl_err early = SL_ERR_INIT;
     t->gpu_count = 1;
     for (uint32_t i = 0; i < from->count && rc < 0; i++) {
         if (sl_line_gpus_has(barred, from->gpu[i]))

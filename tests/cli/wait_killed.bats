@@ -58,6 +58,26 @@ teardown() { common_teardown; }
     eventually ran next stopped
 }
 
+# In the first second after a restart it is not known what a tenant without a limit uses. The arbiter looked at the line
+# meanwhile, and died of it, as did each that followed.
+@test "the arbiter is killed beside a tenant without a limit, and only once" {
+    "$SLUICE" run --sim h200 --name open -- sleep 100 &
+    BACKGROUND+=($!)
+    eventually tenant_exists open
+    hold first 100Gi
+    waiter a --memory 80Gi
+    local killed next
+    killed=$(field .arbiter_pid)
+    kill -KILL "$killed"
+    another() { next=$(field .arbiter_pid) && [[ $next =~ ^[0-9]+$ && $next != "$killed" ]]; }
+    eventually another
+    # The time to come back is over when there is room for one that does not wait.
+    eventually srun --priority high --memory 1Gi -- true
+    [ "$(field .arbiter_pid)" = "$next" ]
+    release first
+    eventually ran a
+}
+
 @test "a tenant without a limit that frees memory lets the next one in" {
     mkfifo "$PLACE/in"
     srun --name open -- sh -c 'exec "$0" 107374182400 <"$1"' "$ALLOC" "$PLACE/in" >"$PLACE/log" &
