@@ -151,7 +151,8 @@ class Tenant:
 
     def granted(self, what):
         if self.held() > self.most():
-            raise Violation(f"over: {self.name} holds {self.held()} of {self.most()} MiB after {what}")
+            raise Violation(f"over: {self.name} holds {self.held()} of {self.most()} MiB after {what} "
+                            f"(arbiter up for {self.soak.world.up_for():.1f} s; {self.soak.books_of(self)})")
 
     def refused(self, what, mib, before):
         if before + mib <= min(self.limits):

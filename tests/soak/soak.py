@@ -60,6 +60,7 @@ class Soak:
         self.events, self.violations, self.excused = {}, [], 0
         self.ended = []  # (name, when) of tenants that are over
         self.queued = Queued()
+        self.awake = 0.0  # since when the arbiter has not been stopped; infinite while it is
         self.flat = {}  # process → KiB it had when it was warm
         self.looked_flat = 0.0  # s
         self.tight = False  # a disk or descriptors are short: what fails now may fail
@@ -95,8 +96,9 @@ class Soak:
         self.waited(wait, f"the end of {what}")
 
     def calm_since(self, moment, seconds=SETTLE):
-        """The arbiter, and the agent, have had time to see what happened at that moment: processors, that is."""
-        since = max(moment, self.world.ready_since())
+        """The arbiter, and the agent, have had time to see what happened at that moment: processors, that is. A stopped
+        arbiter sees nothing, and a request that waits for it may take seconds meanwhile."""
+        since = max(moment, self.world.ready_since(), self.awake)
         return self.world.arbiter is not None and \
             time.monotonic() - since - self.queued.since(since) > seconds
 
@@ -219,7 +221,9 @@ class Soak:
         """What the arbiter says of a tenant, and what the machine says of its processes: for the report."""
         pids = [w.pid for w in tenant.workers]
         pages = [pages_text(p) for p in pids]  # first: they change
-        told = self.status().get(tenant.sluice_name)
+        told = None
+        if self.awake < time.monotonic():
+            told = self.status().get(tenant.sluice_name)
         show = subprocess.run([self.control, "show"], env=tenant.env, capture_output=True, text=True, check=False).stdout
         lines = [line.strip() for line in show.splitlines() if any(f"pid {p} " in line for p in pids)]
         return (f"the arbiter says {told}; the machine: {lines}; processes {pids}, dead {tenant.dead}, "
@@ -391,11 +395,13 @@ class Soak:
 
     def stop_arbiter(self):
         """It does not answer for a moment; nobody needs it for what they may do anyway."""
+        self.awake = float("inf")
         signal.pidfd_send_signal(self.world.pidfd, signal.SIGSTOP)
         try:
             self.some_life()
         finally:
             signal.pidfd_send_signal(self.world.pidfd, signal.SIGCONT)
+            self.awake = time.monotonic()
 
     def full_disk(self):
         """No room for the state files while limits change and tenants come."""
