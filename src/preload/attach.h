@@ -57,7 +57,7 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
  * overhead: they are returned when the arbiter has answered. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
-/* The longest wait for figures of the arbiter that are about to change. */
+/* The longest wait for figures of the arbiter that are about to change. The next arbiter may have to start first. */
 #define SL_SETTLE_NS (4 * SL_NS_PER_S)
 
 /*

@@ -14,8 +14,6 @@
  * blocks. A smaller reservation would let the driver take too much. */
 #define BLOCK_UNITS ((2ULL << 20) / SL_UNIT_BYTES)
 #define STEP_UNITS  ((32ULL << 20) / SL_UNIT_BYTES)
-/* The longest wait for figures of the arbiter that are about to change. The next arbiter may have to start first. */
-#define SETTLE_NS   (4 * SL_NS_PER_S)
 
 /* Newest first. Pools are few and stay in the list, so it is walked without a lock. */
 static struct sl_pool *_Atomic pools;

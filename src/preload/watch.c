@@ -449,8 +449,7 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
 static uint64_t socket_age_ns(void)
 {
     char folder[sizeof(watch.path)];
-    struct statx
-        made; /* not stat: libsluice runs with older C libraries than the one it was built with */
+    struct statx made; /* not stat: libsluice also runs with C libraries that lack it */
     (void)snprintf(folder, sizeof(folder), "%s", watch.path);
     char *slash = strrchr(folder, '/');
     if (slash)
