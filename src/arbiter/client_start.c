@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,15 @@ static void close_others(void)
         (void)close(fd);
 }
 
+/* It serves all tenants: the processors of the first one (taskset) are not its own. The kernel leaves out those that it
+ * may not use. */
+static void use_all_processors(void)
+{
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof(all));
+    (void)sched_setaffinity(0, sizeof(all), &all);
+}
+
 /* After fork, before exec: async-signal-safe calls only. */
 static void become_arbiter(char *const argv[], char *const envp[], int ready)
 {
@@ -71,6 +81,7 @@ static void become_arbiter(char *const argv[], char *const envp[], int ready)
     for (size_t i = 0; i < SL_ARRAY_LEN(ours); i++)
         (void)signal(ours[i], SIG_DFL);
     (void)setsid();
+    use_all_processors();
     if (chdir("/") != 0)
         _exit(EXIT_LOST);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);

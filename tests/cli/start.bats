@@ -56,6 +56,21 @@ teardown() { common_teardown; }
     nothing_left
 }
 
+@test "the arbiter is not bound to the processors of its starter" {
+    processors() { grep Cpus_allowed_list "/proc/$1/status" | cut -f2; }
+    mine=$(processors self)
+    first=${mine%%[-,]*}
+    [ "$mine" != "$first" ] || skip "this machine has one processor"
+    taskset -c "$first" "$SLUICE" run --sim h200 --name one -- sleep 30 &
+    BACKGROUND+=($!)
+    eventually tenant_exists one
+    [ "$(processors "$BACKGROUND")" = "$first" ]
+    [ "$(processors "$(field .arbiter_pid)")" != "$first" ]
+    kill "${BACKGROUND[0]}"
+    wait "${BACKGROUND[0]}" || true
+    nothing_left
+}
+
 @test "the arbiter keeps nothing of its starter's open and leaves its terminal" {
     "$SLUICE" run --sim h200 --name one -- sleep 30 9>"$PLACE/nine" &
     BACKGROUND+=($!)
