@@ -26,9 +26,24 @@ static struct {
     _Atomic unsigned long calls;
 } faults[MAX_FAULTS];
 
+/* Whoever keeps the lock while it waits: under process_lock. */
+static _Thread_local char me;
+static const char *keeper;
+static pthread_cond_t kept_no_more = PTHREAD_COND_INITIALIZER;
+
 void sim_lock(void)
 {
     (void)pthread_mutex_lock(&process_lock);
+    while (keeper && keeper != &me)
+        (void)pthread_cond_wait(&kept_no_more, &process_lock);
+}
+
+void sim_keep_lock(bool keep)
+{
+    if (!sim_p.waits_locked)
+        return;
+    keeper = keep ? &me : NULL;
+    (void)pthread_cond_broadcast(&kept_no_more);
 }
 
 void sim_unlock(void)
@@ -75,7 +90,7 @@ static bool groups_fault_parse(const char *text)
 }
 
 /* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION | groups=
- * | copies=empty. Unknown ones are
+ * | copies=empty | waits=locked. Unknown ones are
  * refused by doing nothing loudly: a test that misspells its fault must notice. */
 static bool fault_parse(char *text)
 {
@@ -95,6 +110,8 @@ static bool fault_parse(char *text)
         return true;
     } else if (strcmp(text, "copies=empty") == 0) {
         sim_p.copies_empty = true;
+    } else if (strcmp(text, "waits=locked") == 0) {
+        sim_p.waits_locked = true;
     } else if (sscanf(text, "%63[a-zA-Z0-9_]:%lu=%d", name, &nth, &result) == 3 &&
                fault_count < MAX_FAULTS) {
         memcpy(faults[fault_count].name, name, sizeof(name));

@@ -223,6 +223,7 @@ struct sim_process {
     uint32_t slot;
     bool forked;
     bool copies_empty; /* copies within the card move nothing */
+    bool waits_locked; /* calls that wait for a whole card keep the process lock meanwhile */
     int version;
     int count;
     uint32_t card[SL_SIM_MAX_DEVICES]; /* of each ordinal: CUDA_VISIBLE_DEVICES */
@@ -238,6 +239,9 @@ extern struct sim_process sim_p;
 /* cuda_core.c */
 void sim_lock(void);
 void sim_unlock(void);
+/* With the lock held, by a thread that is about to wait, or has waited: with the fault waits=locked no other thread
+ * gets the lock in between, though the wait drops it. */
+void sim_keep_lock(bool keep);
 CUresult sim_enter(const char *name, bool need_init);
 #define ENTER()                                                                                    \
     do {                                                                                           \

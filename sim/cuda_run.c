@@ -503,7 +503,9 @@ CUresult sim_wait_ctx(CUcontext ctx)
 
 void sim_wait_card(uint32_t card)
 {
+    sim_keep_lock(true);
     for (CUcontext c = sim_p.contexts; c; c = c->next)
         if (!c->dead && c->card == card)
             (void)wait_until(c, tail_of(c), true);
+    sim_keep_lock(false);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams that record a graph. While there is one, the watch thread does not touch the contexts of the process
+ * Streams that record a graph. While there is one, the look thread does not touch the contexts of the process
  * (gate.c): the driver refuses to mark a context then, and this was seen to end a program. A recording also ends with
  * its stream, and with its stream's context.
  */

@@ -13,6 +13,7 @@
 #include "preload/attach.h"
 #include "preload/flight.h"
 #include "preload/hooks.h"
+#include "preload/look.h"
 #include "preload/meter.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
@@ -30,7 +31,7 @@ _Thread_local struct sl_gate_count *sl_gate_mine;
 static struct sl_gate_count counts[SL_GATE_COUNTS];
 
 static struct {
-    _Atomic bool marking;      /* the watch thread is about to use the program's contexts */
+    _Atomic bool marking;      /* the look thread is about to use the program's contexts */
     _Atomic int ending;        /* threads that are ending a primary context */
     _Atomic int captures;      /* streams that record */
     _Atomic bool wants_sample; /* the next launch behind a free gate is measured */
@@ -111,27 +112,37 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* With slices: meters the use, and carries out orders. */
+/* In the look thread. A thread that ends a context first takes the context from us, and then waits for us. */
+static uint64_t look(struct sl_process *p)
+{
+    uint64_t next_ns = SL_NS_PER_MS;
+    atomic_store(&gate.marking, true);
+    if (atomic_load(&gate.ending) == 0)
+        next_ns = sl_meter_tick(p, sl_gate_launches(), !sl_gate_records());
+    atomic_store(&gate.marking, false);
+    return next_ns;
+}
+
+/* With slices: carries out orders, and has the use metered. */
 static uint64_t watch_slices(struct sl_process *p, uint32_t word)
 {
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t control = atomic_load(&slot->control);
-    uint64_t obey_ns = sl_orders_obey(p), meter_ns = SL_NS_PER_MS;
-    /* A thread that ends a context first takes the context from us, and then waits for us. */
-    atomic_store(&gate.marking, true);
-    if (atomic_load(&gate.ending) == 0)
-        meter_ns = sl_meter_tick(p, sl_gate_launches(), !sl_gate_records());
-    atomic_store(&gate.marking, false);
+    uint64_t next_ns = sl_orders_obey(p);
     if (atomic_load(&slot->control) != control)
         sl_gate_ring(p);
-    uint64_t now = sl_now_ns();
-    if (SL_GATE_STATE(word) == SL_GATE_FREE && meter_ns != UINT64_MAX &&
-        now > gate.sampled_ns + SL_SAMPLE_EVERY_NS) {
-        gate.sampled_ns = now;
-        atomic_store(&gate.wants_sample, true);
-        look_again();
+    if (atomic_load(&atomic_load(&p->lease)->meter) || sl_orders_off()) {
+        if (!sl_look_wake(p, look))
+            (void)look(p); /* the process may not have another thread */
+        next_ns = sooner(next_ns, SL_METER_LOOK_NS);
+        uint64_t now = sl_now_ns();
+        if (SL_GATE_STATE(word) == SL_GATE_FREE && now > gate.sampled_ns + SL_SAMPLE_EVERY_NS) {
+            gate.sampled_ns = now;
+            atomic_store(&gate.wants_sample, true);
+            look_again();
+        }
     }
-    return sooner(sooner(obey_ns, meter_ns), watch_quiet(p));
+    return sooner(next_ns, watch_quiet(p));
 }
 
 static uint64_t watch(struct sl_process *p)
@@ -139,6 +150,7 @@ static uint64_t watch(struct sl_process *p)
     if (p->mode != SL_MODE_TENANT)
         return UINT64_MAX;
     uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
+    sl_sample_let_go_late();
     if (shares_by_slices(word))
         return watch_slices(p, word);
     uint64_t obey_ns = sl_orders_obey(p); /* channels that were off come back */
@@ -160,6 +172,7 @@ void sl_gate_forget(void)
     memset(counts, 0, sizeof(counts));
     memset(&gate, 0, sizeof(gate));
     sl_turn_forget();
+    sl_look_forget();
     sl_meter_forget();
 }
 
@@ -181,7 +194,7 @@ static CUresult prepare(struct sl_process *p)
 
 void sl_gate_context_gone(CUcontext context)
 {
-    /* The watch thread does not touch contexts until this context is off all lists. */
+    /* The look thread does not touch contexts until this context is off all lists. */
     sl_gate_context_ends(true);
     sl_meter_context_gone(context);
     sl_flight_context_gone(context);

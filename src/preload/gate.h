@@ -88,7 +88,7 @@ void sl_gate_forget(void);
 /* The context is gone, and its events with it. */
 void sl_gate_context_gone(CUcontext context);
 
-/* Around the end of a context: the watch thread then touches no context. */
+/* Around the end of a context: the look thread then touches no context. */
 void sl_gate_context_ends(bool begins);
 
 /* A stream begins to record a graph, or has ended. */

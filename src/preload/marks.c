@@ -20,7 +20,7 @@ static struct {
     struct sl_lock lock; /* of the list; never held in a driver call */
     struct watched watched[MAX_CONTEXTS];
     CUcontext _Atomic last; /* was watched at the last check */
-    /* used only by the watch thread */
+    /* used only by the look thread */
     struct sl_mark ring[RING];
     uint32_t head, tail; /* marks from tail up to head are not done */
     uint64_t marked_launches;
@@ -55,7 +55,7 @@ static void add_context(CUcontext context)
             empty = &marks.watched[i];
     }
     if (!there && empty)
-        empty->context = context; /* the other fields are zero, and the watch thread's */
+        empty->context = context; /* the other fields are zero, and the look thread's */
     sl_lock_drop(&marks.lock);
 }
 

@@ -27,7 +27,7 @@ void sl_marks_watch(CUcontext context);
 /* Is there a context that has launched? */
 bool sl_marks_any(void);
 
-/* In the watch thread; contexts cannot end meanwhile. Returns whether marked work is not done, and moves *done on to
+/* In the look thread; contexts cannot end meanwhile. Returns whether marked work is not done, and moves *done on to
  * the newest mark that is. Then marks `now` if there were launches since the last mark. SL_QUEUE_UNKNOWN: no context,
  * or a driver that has no such events. */
 enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done);

@@ -15,8 +15,9 @@ static struct {
     _Atomic uint64_t launched_ns; /* estimates of launches since the last tick */
     _Atomic uint32_t unknown;     /* launches whose cost was not known */
     _Atomic bool pending;
-    /* used only by the watch thread */
+    /* used only by the look thread */
     uint64_t looked_ns;    /* time of the last tick; 0: the time before now does not count */
+    uint64_t off_ns;       /* time with channels off, up to the last tick */
     struct sl_mark all;    /* all launches, as of the last tick … */
     struct sl_mark done;   /* … and those known to be done */
     uint64_t drained_ns;   /* done when the queue was last empty */
@@ -103,12 +104,20 @@ static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launc
 }
 
 /* A driver without such events, or a stream that records: the launches count as queued for their estimated time. */
-static enum sl_queue believe(uint64_t span)
+static enum sl_queue believe(uint64_t on_ns)
 {
-    if (meter.all.work_ns - meter.done.work_ns > span)
+    if (meter.all.work_ns - meter.done.work_ns > on_ns)
         return SL_QUEUE_BUSY;
     meter.done = meter.all;
     return SL_QUEUE_EMPTY;
+}
+
+/* The watch thread's clock may be read a moment before ours: no time counts twice. */
+static uint64_t off_since_last(uint64_t now_ns)
+{
+    uint64_t off_ns = sl_orders_off_ns(now_ns), before_ns = meter.off_ns;
+    meter.off_ns = off_ns > before_ns ? off_ns : before_ns;
+    return meter.off_ns - before_ns;
 }
 
 uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
@@ -116,7 +125,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     struct sl_slot *slot = sl_process_slot(p);
     uint64_t now = sl_now_ns(), span = meter.looked_ns ? now - meter.looked_ns : 0;
-    sl_sample_let_go_late();
+    uint64_t on = span - least(span, off_since_last(now));
     if (!atomic_load(&lease->meter) && !sl_orders_off()) {
         meter.looked_ns = 0;
         return UINT64_MAX;
@@ -132,13 +141,13 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     }
     sl_orders_check(queue, &meter.done, launches, now);
     if (queue == SL_QUEUE_UNKNOWN)
-        queue = believe(span);
+        queue = believe(on);
     if (queue == SL_QUEUE_EMPTY)
         meter.drained_ns = meter.done.work_ns;
     meter.coming = queue == SL_QUEUE_BUSY && (meter.coming || fresh > 0);
     bool known = costs_known(lease);
-    if (!sl_orders_off() && span)
-        count(slot, queue, span, known);
+    if (on)
+        count(slot, queue, on, known);
     meter.looked_ns = now;
     atomic_store(&meter.pending, queue == SL_QUEUE_BUSY);
     atomic_store(&slot->pending, queue == SL_QUEUE_BUSY);
@@ -148,20 +157,4 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     atomic_fetch_add(&slot->done_ns, (known && metered(lease)) || done > span ? done : span);
     atomic_store(&slot->metered_ns, now);
     return SL_METER_LOOK_NS;
-}
-
-void sl_meter_off(struct sl_process *p, uint64_t now_ns)
-{
-    /* Count the time until here as used. */
-    if (meter.looked_ns && now_ns > meter.looked_ns)
-        count(sl_process_slot(p), atomic_load(&meter.pending) ? SL_QUEUE_BUSY : SL_QUEUE_UNKNOWN,
-              now_ns - meter.looked_ns, costs_known(atomic_load(&p->lease)));
-    if (meter.looked_ns)
-        meter.looked_ns = now_ns;
-}
-
-void sl_meter_on(uint64_t now_ns)
-{
-    if (meter.looked_ns)
-        meter.looked_ns = now_ns;
 }

@@ -18,14 +18,10 @@ struct sl_process;
 /* A launch of this cost goes to a context. known: the cost was measured before. */
 void sl_meter_launched(CUcontext context, uint64_t estimate_ns, bool known);
 
-/* In the watch thread, contexts cannot end meanwhile: checks the queues and writes the ledger. launches: of this
+/* In the look thread, contexts cannot end meanwhile: checks the queues and writes the ledger. launches: of this
  * process so far. may_look: no stream records; otherwise launches count as running for their estimated time. Returns
  * the ns until the next tick. */
 uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look);
-
-/* In the watch thread: the channels go off, or are on again, now. */
-void sl_meter_off(struct sl_process *p, uint64_t now_ns);
-void sl_meter_on(uint64_t now_ns);
 
 /* Was work queued at the last tick? */
 bool sl_meter_pending(void);

@@ -8,7 +8,7 @@
 #include "policy/steer.h"
 #include "preload/attach.h"
 #include "preload/channels.h"
-#include "preload/meter.h"
+#include "preload/lock.h"
 
 #define AGAIN_NS   SL_NS_PER_MS
 /* This long after channels went off, queued work stands still. */
@@ -17,14 +17,18 @@
 #define STRUCK     3U
 
 static struct {
+    struct sl_lock lock;   /* of the next two; never held in a driver call */
     uint64_t off_since_ns; /* 0: the channels are on */
-    uint32_t slice_us;     /* as set last */
+    uint64_t off_ns;       /* of all times off that are over */
+    /* used only by the watch thread */
+    uint32_t slice_us; /* as set last */
     uint32_t strikes;
-    /* since the channels went off: */
-    bool settled;              /* work submitted from here on cannot run … */
-    uint64_t settled_launches; /* … that is, the launches after this number */
-    bool stopped;              /* work is queued and stands still */
-    bool moved;                /* kernels ran although the channels were off */
+    /* written by the look thread: in the time off that began then, … */
+    _Atomic uint64_t stopped_in; /* … queued work stood still */
+    _Atomic uint64_t moved_in;   /* … kernels ran although the channels were off */
+    /* used only by the look thread: in the time off that began then, … */
+    uint64_t settled_in;
+    uint64_t settled_launches; /* … launches after this number cannot run */
 } orders;
 
 void sl_orders_forget(void)
@@ -32,38 +36,67 @@ void sl_orders_forget(void)
     memset(&orders, 0, sizeof(orders));
 }
 
+static uint64_t off_since(void)
+{
+    sl_lock_take(&orders.lock);
+    uint64_t since = orders.off_since_ns;
+    sl_lock_drop(&orders.lock);
+    return since;
+}
+
 bool sl_orders_off(void)
 {
-    return orders.off_since_ns != 0;
+    return off_since() != 0;
+}
+
+uint64_t sl_orders_off_ns(uint64_t now_ns)
+{
+    sl_lock_take(&orders.lock);
+    uint64_t since = orders.off_since_ns, sum = orders.off_ns;
+    sl_lock_drop(&orders.lock);
+    return sum + (since && now_ns > since ? now_ns - since : 0);
+}
+
+/* since_ns: 0 when they are on again, at now_ns. */
+static void note_off(uint64_t since_ns, uint64_t now_ns)
+{
+    sl_lock_take(&orders.lock);
+    if (orders.off_since_ns && now_ns > orders.off_since_ns)
+        orders.off_ns += now_ns - orders.off_since_ns;
+    orders.off_since_ns = since_ns;
+    sl_lock_drop(&orders.lock);
 }
 
 /*
  * Only a launch that was made after the channels went off, and is done before they come back, proves that the order has
- * no effect: copies and host functions rightly go on meanwhile.
+ * no effect: copies and host functions rightly go on meanwhile. The check itself may have waited in the driver until
+ * the channels were on again: then this is another time off, or none.
  */
 void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches,
                      uint64_t now_ns)
 {
-    if (!orders.off_since_ns || now_ns < orders.off_since_ns + SETTLED_NS ||
-        queue == SL_QUEUE_UNKNOWN)
+    uint64_t since = off_since();
+    if (!since || now_ns < since + SETTLED_NS || queue == SL_QUEUE_UNKNOWN)
         return;
-    if (!orders.settled) {
-        orders.settled = true;
+    if (orders.settled_in != since) {
+        orders.settled_in = since;
         orders.settled_launches = launches;
         return;
     }
-    orders.stopped |= queue == SL_QUEUE_BUSY;
-    orders.moved |= done->surely > orders.settled_launches;
+    if (queue == SL_QUEUE_BUSY)
+        atomic_store(&orders.stopped_in, since);
+    if (done->surely > orders.settled_launches)
+        atomic_store(&orders.moved_in, since);
 }
 
 /* One time off is short, and the queue may be longer: kernels that ran are noticed only now and then. So a time with
  * such kernels weighs as much as two times without. */
-static void judge_effect(struct sl_slot *slot)
+static void judge_effect(struct sl_slot *slot, uint64_t since_ns)
 {
     uint32_t before = orders.strikes;
-    if (orders.moved)
+    if (atomic_load(&orders.moved_in) == since_ns)
         orders.strikes += STRIKE;
-    else if (orders.stopped && orders.strikes > 0)
+    else if (atomic_load(&orders.stopped_in) == since_ns && orders.strikes > 0)
         orders.strikes--;
     if (before < STRUCK && orders.strikes >= STRUCK) {
         sl_warn("the driver accepts that channels are taken off the GPU, and kernels run on");
@@ -95,26 +128,25 @@ static void refused(struct sl_slot *slot, uint32_t status)
     atomic_store(&slot->control, SL_CONTROL_REFUSED);
 }
 
-static void go_off(struct sl_process *p, struct sl_slot *slot, uint64_t now)
+static void go_off(struct sl_slot *slot, uint64_t now)
 {
     uint32_t status = sl_channels_set_off(true);
     refused(slot, status); /* some may be off all the same: they come back like the others */
-    sl_meter_off(p, now);
-    orders.off_since_ns = now;
-    orders.stopped = orders.moved = orders.settled = false;
+    note_off(now, now);
     atomic_store(&slot->off, 1);
 }
 
 static bool come_back(struct sl_slot *slot, uint64_t now)
 {
+    uint64_t since = off_since();
+    note_off(0, now); /* first: kernels that run from here on prove nothing */
     uint32_t status = sl_channels_set_off(false);
     if (status) {
         refused(slot, status);
+        note_off(now, now);
         return false; /* try again in a moment: never leave them off */
     }
-    judge_effect(slot);
-    orders.off_since_ns = 0;
-    sl_meter_on(now);
+    judge_effect(slot, since);
     atomic_store(&slot->off, 0);
     return true;
 }
@@ -139,18 +171,19 @@ uint64_t sl_orders_obey(struct sl_process *p)
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t slice = atomic_load(&lease->slice_us);
     uint64_t now = sl_now_ns(), until = off_until(lease, now);
-    if (!sl_marks_any() && !orders.off_since_ns)
+    bool off = sl_orders_off();
+    if (!sl_marks_any() && !off)
         return UINT64_MAX; /* no launch yet */
     if (atomic_load(&slot->control) == SL_CONTROL_UNKNOWN ||
         (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups()))
         try_control(slot, slice);
     bool works = atomic_load(&slot->control) == SL_CONTROL_WORKS && sl_process_connected();
-    if (orders.off_since_ns)
+    if (off)
         return stay_off(slot, works ? until : 0, now);
     if (!works)
         return UINT64_MAX;
     if (until > now) {
-        go_off(p, slot, now);
+        go_off(slot, now);
         return AGAIN_NS;
     }
     if (slice != orders.slice_us) {

@@ -56,7 +56,7 @@ static struct {
     _Atomic uint64_t added_ns; /* overhead of a sample: from samples of one memset and of several */
     _Atomic uint32_t calibrations;
     _Atomic uint64_t mean_ns; /* of sampled launches */
-    /* used only by the watch thread */
+    /* used only by the look thread */
     uint64_t own_one_ns, own_many_ns;     /* means of … */
     uint32_t own_one_seen, own_many_seen; /* … so many */
     uint8_t odd[ODD_KEYS];                /* by key: are many samples much longer than usual? */
@@ -286,14 +286,17 @@ static void learn(const struct sample *s, uint64_t ns)
     atomic_store(&samples.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }
 
+/* Under the lock: the words go with their context. */
 void sl_sample_let_go_late(void)
 {
     uint64_t now = sl_now_ns();
+    sl_lock_take(&samples.lock);
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         uint64_t since = atomic_load(&samples.sample[i].held_since_ns);
         if (since && now > since + MOST_HELD_NS)
             let_go(&samples.sample[i]);
     }
+    sl_lock_drop(&samples.lock);
 }
 
 void sl_sample_collect(void)

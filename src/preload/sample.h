@@ -19,9 +19,11 @@ void sl_sample_end(struct sl_launch *l, bool ok);
 /* Of all recent samples; 0: there were none. */
 uint64_t sl_sample_mean_ns(void);
 
-/* In the watch thread. let_go_late: releases streams whose holding thread hangs; also while streams record. collect:
- * learns from finished samples; contexts cannot end meanwhile. */
+/* In the watch thread, every millisecond: releases streams whose holding thread hangs. It may wait for a lock of the
+ * driver whose owner waits for that stream. */
 void sl_sample_let_go_late(void);
+
+/* In the look thread: learns from finished samples; contexts cannot end meanwhile. */
 void sl_sample_collect(void);
 
 /* From here on only the program itself uses the context or its events. */

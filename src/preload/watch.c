@@ -4,13 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -20,11 +17,10 @@
 #include "base/log.h"
 #include "preload/charge.h"
 #include "preload/device.h"
-#include "preload/elfsym.h"
 #include "preload/gate.h"
+#include "preload/thread.h"
 #include "shm/packet.h"
 
-#define STACK_BYTES    ((size_t)256 << 10)
 #define RETRY_MIN_NS   (10 * SL_NS_PER_MS)
 #define RETRY_MAX_NS   (250 * SL_NS_PER_MS)
 #define HANDSHAKE_MS   2000
@@ -273,9 +269,7 @@ static void *watch_main(void *arg)
 {
     struct sl_process *p = arg;
     uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0;
-    (void)prctl(PR_SET_NAME, "sluice-watch", 0, 0, 0);
-    /* For this thread only: notices the end of a turn within microseconds, not the default fifty. */
-    (void)prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    sl_thread_name("sluice-watch");
     for (;;) {
         uint64_t (*poll_now)(struct sl_process *) = atomic_load(&poll_function);
         uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX;
@@ -297,34 +291,6 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Thread functions are in libc or in libpthread, depending on the glibc: found at run time. */
-static bool start_thread(struct sl_process *p)
-{
-    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-        (__typeof__(create))(uintptr_t)sl_elf_process("pthread_create");
-    int (*set_stack)(pthread_attr_t *, size_t) =
-        (__typeof__(set_stack))(uintptr_t)sl_elf_process("pthread_attr_setstacksize");
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, before;
-    if (!create || pthread_attr_init(&attr) != 0)
-        return false;
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (set_stack)
-        (void)set_stack(&attr, STACK_BYTES);
-    /* The thread starts with our mask; signals stay with the program's own threads. */
-    (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, &before);
-    int rc = create(&thread, &attr, watch_main, p);
-    if (rc != 0 && set_stack) { /* large thread-local data may not fit a small stack */
-        (void)set_stack(&attr, (size_t)8 << 20);
-        rc = create(&thread, &attr, watch_main, p);
-    }
-    (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return rc == 0;
-}
-
 void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link)
 {
     (void)snprintf(watch.path, sizeof(watch.path), "%s", path);
@@ -337,7 +303,7 @@ void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link
     watch.no_kick = false;
     set_doorbell(p);
     atomic_store(&watch.connected, true);
-    watch.running = start_thread(p);
+    watch.running = sl_thread_start(watch_main, p);
     if (!watch.running)
         sl_warn(
             "cannot start the watch thread: this process will not attach to a restarted arbiter");

@@ -134,6 +134,25 @@ class Hangs(World):
         self.goes_on(busy)
 
 
+class Locks(World):
+    """Programs that wait for the GPU inside the driver, with the driver's lock held."""
+    WORKS = (("frees", "kernels=300", "count=20"), ("frees2", "kernels=20", "count=60"))
+
+    def ends(self, cores):
+        for work in self.WORKS:
+            one = self.program("one", *work, "kernel_us=200", cores=cores,
+                               env={"SLUICE_SIM_FAULT": "waits=locked"})
+            self.assertEqual(one.result(timeout=60)["done"], int(work[2][6:]), work)
+
+    def test_under_a_cap(self):
+        self.ends("30")
+
+    def test_beside_a_busy_tenant(self):
+        busy = self.busy(cores="50")
+        self.ends("50")
+        self.goes_on(busy)
+
+
 @in_both
 class TwoGpus(World):
     sim = "h200x2"

@@ -9,6 +9,8 @@
  *       event     the same behind an event of another process; side=0 waits, side=1 has the event
  *       lockstep  kernels on two GPUs, each waiting on the GPU for the other process's; side=0 and side=1
  *       gaps      one kernel, a host function of `gap_us`, a wait for both; `count` times
+ *       frees     `kernels` kernels, then memory is freed, which waits for them; `count` times
+ *       frees2    the same beside a thread that launches
  *       contexts  one thread launches, another makes and destroys `count` contexts
  *       forks     one thread launches, another makes `count` children; every other one has a context of its own
  *       capture   one thread launches, another records `count` graphs, slowly, and launches each
@@ -201,6 +203,18 @@ static void gaps(void)
     }
 }
 
+static void frees(void)
+{
+    CUstream s = stream_new();
+    for (unsigned i = 0; i < opt.count; i++) {
+        CUdeviceptr memory;
+        CU_OK(cuMemAlloc_v2(&memory, 1U << 20));
+        for (unsigned k = 0; k < opt.kernels; k++)
+            kernel(s);
+        CU_OK(cuMemFree_v2(memory));
+    }
+}
+
 /* --- beside a thread that launches ------------------------------------------------------------- */
 
 static void *launches(void *unused)
@@ -381,6 +395,10 @@ int main(int argc, char **argv)
         lockstep();
     else if (is("gaps"))
         gaps();
+    else if (is("frees"))
+        frees();
+    else if (is("frees2"))
+        beside(launches, frees);
     else if (is("contexts"))
         beside(launches, contexts);
     else if (is("forks"))
