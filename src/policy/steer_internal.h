@@ -60,14 +60,17 @@ enum turns {
 };
 
 /* The slice of a tenant that suits the light tenants beside it; steer_tune.c. */
-#define TUNE_MOST 4U
+#define TUNE_MOST 5U
 struct tune {
     const uint32_t *slices_us; /* to choose from; NULL: not begun */
-    uint32_t at, periods, light;
-    uint64_t since_ns,
-        used_ns; /* of the running period: its start, and the light tenants' use at that time */
+    uint32_t at, left, runs; /* the slice in use, its periods left, and the runs since all were tried */
+    bool fresh, settles;     /* this period shows nothing; nor does this run */
+    uint32_t light;
+    /* Of the running period: its start, and what was used at that time, by the light and by the busy tenants. */
+    uint64_t since_ns, light_ns, busy_ns;
     uint32_t tried[TUNE_MOST];
-    int64_t score[TUNE_MOST]; /* GPU time that the light tenants used with it, in 1/100000 */
+    int64_t light_got[TUNE_MOST], busy_got[TUNE_MOST]; /* GPU time with each slice, in 1/100000 */
+    uint32_t lacked[TUNE_MOST]; /* runs in a row in which the busy tenants got too little with it */
 };
 
 struct tenant {
@@ -151,8 +154,9 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
 
-/* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. */
+/* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. need_permille: of GPU time, which t, or
+ * with `together` all busy tenants that take turns with it, should get all the same. */
 uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us,
-                       uint32_t n);
+                       uint32_t n, uint64_t need_permille, bool together);
 
 #endif

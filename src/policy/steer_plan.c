@@ -353,7 +353,7 @@ static void judge(struct sl_steer *s, struct tenant *t)
     bool runs = in > 1000 * MS / SL_STEER_PERIOD_NS;
     t->trials = 0;
     t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
-    if (runs && speed * 10 < share * 9ULL) {
+    if (runs && speed * 20 < share * 19ULL) {
         t->window_permille = (uint32_t)((share - speed) * 1000 / (1000 - speed));
         t->trial_gap_ns = TRIAL_EVERY_NS;
         return;
@@ -570,10 +570,12 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
  * driver's own slice. */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-    static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {2048, 1800, 1500};
+    static const uint32_t modest[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000},
+                          bound[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000};
     if (c->busy > 1 && 1000 * c->busy_weights <= MODEST_PERMILLE * c->all_weights)
-        return sl_steer_tune(s, first_of(s, t), modest, 3);
-    return limited(t) ? sl_steer_tune(s, t, bound, 3) : SL_STEER_DEFAULT_US;
+        return sl_steer_tune(s, first_of(s, t), modest, TUNE_MOST, c->busy_weights, true);
+    return limited(t) ? sl_steer_tune(s, t, bound, TUNE_MOST, t->spec.limit_permille, false)
+                      : SL_STEER_DEFAULT_US;
 }
 
 static uint32_t slice_of(struct sl_steer *s, struct tenant *t)

@@ -138,6 +138,26 @@ static void limits_beside_inference(void **state)
     }
 }
 
+/* A step that is a little longer than the driver's slice takes two of them. A shorter slice costs the limited neighbour
+ * nothing that it could use, and the step ends soon after its last launch. */
+static void limits_beside_slower_inference(void **state)
+{
+    (void)state;
+    struct world_load slower = launch_bound();
+    for (slower.launch_ns = 8 * US; slower.launch_ns <= 20 * US; slower.launch_ns += 2 * US) {
+        start_afresh();
+        uint32_t whole = alone(slower);
+        start_afresh();
+        add_one(0, spec_of(500, 500), slower);
+        add_one(1, spec_of(500, 500), saturating(170 * US));
+        world_run(world, 2 * S);
+        struct world_shares s = world_shares(world, 10 * S);
+        assert_no_fault();
+        assert_share(s, 1, 500, 15);
+        assert_in_range(s.permille[0] * 1000 / whole, 900, 1010);
+    }
+}
+
 /* Light work waits for one busy neighbour at a time, however many there are. */
 static void inference_beside_several(void **state)
 {
@@ -253,6 +273,7 @@ int main(void)
         T(a_request_is_not_behind),
         T(inference_beside_saturating_work),
         T(limits_beside_inference),
+        T(limits_beside_slower_inference),
         T(inference_beside_several),
         T(inference_beside_training_and_another),
         T(training_beside_saturating_work),
