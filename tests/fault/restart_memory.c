@@ -32,13 +32,18 @@ static struct counts count(struct program *p)
     return c;
 }
 
-static void start(const struct tenant *t, struct program *p)
+static void start_with(const struct tenant *t, const char *const *extra, struct program *p)
 {
     const char *argv[] = {"restart_tenant", NULL};
     char line[64];
-    program_start(t, argv, NULL, p);
+    program_start(t, argv, extra, p);
     program_answer(p, line, sizeof(line));
     assert_string_equal(line, "ready 0\n");
+}
+
+static void start(const struct tenant *t, struct program *p)
+{
+    start_with(t, NULL, p);
 }
 
 static void ask(struct program *p, const char *word, uint64_t bytes, const char *answer)
@@ -321,6 +326,41 @@ static void test_missed(void **state)
     tenant_end(&t);
 }
 
+/* The process comes back to an arbiter just after a charge failed by the old limit, and before it asks whether it should
+ * wait: it looks at the new limit before it refuses. */
+static void test_back_between(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    char held_at[80], fault[128], preload[2048], line[64];
+    const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT"), *extra[] = {fault, preload, NULL};
+    uint64_t limit = 10 * GIB;
+    tenant_begin(&world, "between", limit, &t);
+    (void)snprintf(held_at, sizeof(held_at), "%s/held", world.dir);
+    (void)snprintf(fault, sizeof(fault), "SLUICE_FAULT=hold:attempt.failed:%s", held_at);
+    assert_non_null(library);
+    tenant_preload_library("", library, preload, sizeof(preload));
+    for (int i = 0; i < 3; i++) {
+        start_with(&t, extra, &p);
+        ask(&p, "hold", limit - GIB, "held 0\n");
+        (i % 2 ? world_kill : world_stop)(&world);
+        (void)snprintf(line, sizeof(line), "hold %llu", GIB);
+        program_say(&p, line);
+        EVENTUALLY(access(held_at, F_OK) == 0);
+        world_start(&world);
+        limit += GIB;
+        tenant_set_limit(&t, limit);
+        EVENTUALLY(tenant_usage(&t).processes == 1);
+        assert_int_equal(unlink(held_at), 0);
+        program_answer(&p, line, sizeof(line));
+        assert_string_equal(line, "held 0\n");
+        assert_int_equal(program_end(&p), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 0);
+    }
+    tenant_end(&t);
+}
+
 /* The new arbiter takes the connection and never answers: who is refused hears that all the same, and memory
  * below the last limit is granted. */
 static void test_unanswered(void **state)
@@ -351,6 +391,7 @@ int main(int argc, char **argv)
         WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
+        WORLD_CASE(test_back_between),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
