@@ -67,13 +67,13 @@ static bool fits(struct sl_process *p, int gpu, void *unused)
 static CUresult end(struct sl_process *p, struct request *r, CUresult rc, const CUdeviceptr *dptr,
                     CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream))
 {
-    bool within = sl_pool_settle(p, r->pool, r->pending) ||
-                  sl_process_attempt(p, r->pool->gpu, fits, NULL);
+    bool within = sl_pool_settle(p, r->pool, r->pending);
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         return rc;
     }
-    if (!within && undo) { /* the driver grew the pool beyond the tenant's limit */
+    /* The driver grew the pool beyond the tenant's limit. */
+    if (!within && undo && !sl_process_attempt(p, r->pool->gpu, fits, NULL)) {
         sl_track_cancel();
         (void)undo(*dptr, stream);
         sl_pool_expect_shrink();
