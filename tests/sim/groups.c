@@ -532,13 +532,13 @@ static void stopped_child(void *arg)
         (void)pause();
 }
 
-/* At the instruction after the one that takes the lock. */
+/* At the instruction after the one that takes the door. */
 static void stopped_early_child(void *arg)
 {
-    struct sl_sim_state *st = arg;
-    CHECK(pthread_mutex_lock(&st->lock) == 0);
+    pthread_mutex_t *door = &sl_sim_door(arg)->lock;
+    CHECK(pthread_mutex_lock(door) == 0);
     CHECK(raise(SIGSTOP) == 0);
-    CHECK(pthread_mutex_unlock(&st->lock) == 0);
+    CHECK(pthread_mutex_unlock(door) == 0);
     for (;;)
         (void)pause();
 }
