@@ -174,6 +174,9 @@ struct tenant {
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads of all processes */
     uint64_t slots[SL_MAX_SLOTS / 64];       /* taken slots */
+    /* Free slots whose process did not return after a restart. It may live, stopped, and use its slot once it goes on:
+     * these slots are given away last. */
+    uint64_t orphans[SL_MAX_SLOTS / 64];
     struct overhead_before
         *overheads_before; /* after a restart: of processes that have not come back yet */
     bool overheads_new;    /* not saved yet */

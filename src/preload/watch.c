@@ -222,6 +222,7 @@ static bool reconnect(struct sl_process *p)
 {
     struct sl_link link;
     struct sl_err err = SL_ERR_INIT;
+    SL_FAULT("link.lost");
     atomic_store(&tries.hurry, false);
     atomic_fetch_add(&tries.begun, 1);
     sl_lock_take(&sl_attach_lock);

@@ -326,6 +326,24 @@ static void test_missed(void **state)
     tenant_end(&t);
 }
 
+/* In the environment of a program: the libsluice with fault points, and one that holds a thread until the file is gone. */
+struct held_point {
+    char file[80], fault[128], preload[2048];
+    const char *extra[3];
+};
+
+static void hold_at(struct held_point *h, const char *point)
+{
+    const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT");
+    assert_non_null(library);
+    (void)snprintf(h->file, sizeof(h->file), "%s/held", world.dir);
+    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%s", point, h->file);
+    tenant_preload_library("", library, h->preload, sizeof(h->preload));
+    h->extra[0] = h->fault;
+    h->extra[1] = h->preload;
+    h->extra[2] = NULL;
+}
+
 /* The process comes back to an arbiter just after a charge failed by the old limit, and before it asks whether it should
  * wait: it looks at the new limit before it refuses. */
 static void test_back_between(void **state)
@@ -333,31 +351,67 @@ static void test_back_between(void **state)
     (void)state;
     struct tenant t;
     struct program p;
-    char held_at[80], fault[128], preload[2048], line[64];
-    const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT"), *extra[] = {fault, preload, NULL};
+    struct held_point point;
+    char line[64];
     uint64_t limit = 10 * GIB;
     tenant_begin(&world, "between", limit, &t);
-    (void)snprintf(held_at, sizeof(held_at), "%s/held", world.dir);
-    (void)snprintf(fault, sizeof(fault), "SLUICE_FAULT=hold:attempt.failed:%s", held_at);
-    assert_non_null(library);
-    tenant_preload_library("", library, preload, sizeof(preload));
+    hold_at(&point, "attempt.failed");
     for (int i = 0; i < 3; i++) {
-        start_with(&t, extra, &p);
+        start_with(&t, point.extra, &p);
         ask(&p, "hold", limit - GIB, "held 0\n");
         (i % 2 ? world_kill : world_stop)(&world);
         (void)snprintf(line, sizeof(line), "hold %llu", GIB);
         program_say(&p, line);
-        EVENTUALLY(access(held_at, F_OK) == 0);
+        EVENTUALLY(access(point.file, F_OK) == 0);
         world_start(&world);
         limit += GIB;
         tenant_set_limit(&t, limit);
         EVENTUALLY(tenant_usage(&t).processes == 1);
-        assert_int_equal(unlink(held_at), 0);
+        assert_int_equal(unlink(point.file), 0);
         program_answer(&p, line, sizeof(line));
         assert_string_equal(line, "held 0\n");
         assert_int_equal(program_end(&p), 0);
         EVENTUALLY(tenant_usage(&t).processes == 0);
     }
+    tenant_end(&t);
+}
+
+/* A process was stopped while the arbiter restarted, and goes on. What it takes and gives before it is back changes its
+ * own books, not those of a process that began meanwhile. */
+static void test_slot_of_stopped(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program old, other, young;
+    struct held_point point;
+    tenant_begin(&world, "slot", LIMIT, &t);
+    hold_at(&point, "link.lost");
+    start_with(&t, point.extra, &old);
+    start(&t, &other);
+    ask(&old, "hold", 10 * GIB, "held 0\n");
+    ask(&old, "hold", 3 * GIB, "held 0\n");
+    ask(&other, "hold", GIB, "held 0\n");
+    world_stop_process(old.pid);
+    world_kill(&world);
+    world_start(&world);
+    /* The arbiter no longer waits for it. */
+    EVENTUALLY(findings("slot") == 1 && tenant_usage(&t).overhead_bytes >= 13 * GIB);
+    start(&t, &young);
+    ask(&young, "hold", 7 * GIB, "held 0\n");
+    assert_int_equal(kill(old.pid, SIGCONT), 0);
+    EVENTUALLY(access(point.file, F_OK) == 0);
+    ask(&old, "hold", 2 * GIB, "held 0\n");
+    ask(&old, "give", 3 * GIB, "gave 0\n");
+    assert_int_equal(unlink(point.file), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 3 && tenant_usage(&t).used_bytes >= 20 * GIB);
+    assert_int_equal(tenant_usage(&t).used_bytes, 20 * GIB);
+    assert_int_equal(program_end(&old), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 2);
+    assert_int_equal(tenant_usage(&t).used_bytes, 8 * GIB);
+    assert_int_equal(program_end(&young), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(tenant_usage(&t).used_bytes, GIB);
+    assert_int_equal(program_end(&other), 0);
     tenant_end(&t);
 }
 
@@ -391,7 +445,7 @@ int main(int argc, char **argv)
         WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
-        WORLD_CASE(test_back_between),
+        WORLD_CASE(test_back_between), WORLD_CASE(test_slot_of_stopped),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
