@@ -177,6 +177,7 @@ struct tenant {
     /* Free slots whose process did not return after a restart. It may live, stopped, and use its slot once it goes on:
      * these slots are given away last. */
     uint64_t orphans[SL_MAX_SLOTS / 64];
+    bool reaped_absent; /* such a slot of this ledger was reaped: see sl_account_true_up */
     struct overhead_before
         *overheads_before; /* after a restart: of processes that have not come back yet */
     bool overheads_new;    /* not saved yet */

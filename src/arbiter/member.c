@@ -123,6 +123,7 @@ bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
         if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
             t->orphans[slot / 64] |= 1ULL << (slot % 64);
+            t->reaped_absent = true;
             any = true;
         }
     return any;
@@ -158,6 +159,7 @@ static void fresh_ledger(struct tenant *t)
         sl_ledger_close(&t->ledger);
         t->ledger = fresh;
         memset(t->orphans, 0, sizeof(t->orphans));
+        t->reaped_absent = false;
     }
     memset(t->slots, 0, sizeof(t->slots));
     t->reap_retry_ns = 0;

@@ -55,9 +55,12 @@ static void death_by_file(const char *path, const char *name)
 static void hold(const char *spec, const char *name)
 {
     size_t n = strlen(name);
-    if (strncmp(spec, name, n) != 0 || spec[n] != ':' || atomic_fetch_add(&passes, 1) != 0)
+    if (strncmp(spec, name, n) != 0 || spec[n] != ':')
         return;
-    const char *path = spec + n + 1;
+    char *path;
+    unsigned long at = strtoul(spec + n + 1, &path, 10);
+    if (*path++ != ':' || atomic_fetch_add(&passes, 1) + 1 != at)
+        return;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
         (void)close(fd);

@@ -332,12 +332,13 @@ struct held_point {
     const char *extra[3];
 };
 
-static void hold_at(struct held_point *h, const char *point)
+static void hold_at(struct held_point *h, const char *point, unsigned times)
 {
     const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT");
     assert_non_null(library);
     (void)snprintf(h->file, sizeof(h->file), "%s/held", world.dir);
-    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%s", point, h->file);
+    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%u:%s", point, times,
+                   h->file);
     tenant_preload_library("", library, h->preload, sizeof(h->preload));
     h->extra[0] = h->fault;
     h->extra[1] = h->preload;
@@ -355,7 +356,7 @@ static void test_back_between(void **state)
     char line[64];
     uint64_t limit = 10 * GIB;
     tenant_begin(&world, "between", limit, &t);
-    hold_at(&point, "attempt.failed");
+    hold_at(&point, "attempt.failed", 1);
     for (int i = 0; i < 3; i++) {
         start_with(&t, point.extra, &p);
         ask(&p, "hold", limit - GIB, "held 0\n");
@@ -385,7 +386,7 @@ static void test_slot_of_stopped(void **state)
     struct program old, other, young;
     struct held_point point;
     tenant_begin(&world, "slot", LIMIT, &t);
-    hold_at(&point, "link.lost");
+    hold_at(&point, "link.lost", 1);
     start_with(&t, point.extra, &old);
     start(&t, &other);
     ask(&old, "hold", 10 * GIB, "held 0\n");
@@ -412,6 +413,52 @@ static void test_slot_of_stopped(void **state)
     EVENTUALLY(tenant_usage(&t).processes == 1);
     assert_int_equal(tenant_usage(&t).used_bytes, GIB);
     assert_int_equal(program_end(&other), 0);
+    tenant_end(&t);
+}
+
+/* A process is stopped in the middle of an entry in the ledger, so long that a new arbiter takes it for absent. Then it
+ * goes on where it was. */
+static void stopped_inside(const struct tenant *t, const char *point, const char *word,
+                           uint64_t held_then)
+{
+    struct program p, other;
+    struct held_point held;
+    char line[64];
+    hold_at(&held, point, strcmp(word, "hold") == 0 ? 3 : 1);
+    start_with(t, held.extra, &p);
+    start(t, &other);
+    ask(&other, "hold", GIB, "held 0\n");
+    ask(&p, "hold", HELD, "held 0\n");
+    ask(&p, "hold", PIECE, "held 0\n");
+    (void)snprintf(line, sizeof(line), "%s %llu", word, PIECE);
+    program_say(&p, line);
+    EVENTUALLY(access(held.file, F_OK) == 0);
+    world_stop_process(p.pid);
+    world_kill(&world);
+    world_start(&world);
+    EVENTUALLY(findings(t->name) == 1 && tenant_usage(t).overhead_bytes >= HELD);
+    assert_int_equal(unlink(held.file), 0);
+    assert_int_equal(kill(p.pid, SIGCONT), 0);
+    program_answer(&p, line, sizeof(line));
+    assert_string_equal(line, strcmp(word, "hold") == 0 ? "held 0\n" : "gave 0\n");
+    EVENTUALLY(tenant_usage(t).used_bytes == held_then + GIB);
+    ask(&other, "hold", GIB, "held 0\n");
+    assert_int_equal(tenant_usage(t).used_bytes, held_then + 2 * GIB);
+    assert_int_equal(program_end(&p), 0);
+    EVENTUALLY(tenant_usage(t).used_bytes == 2 * GIB);
+    assert_int_equal(program_end(&other), 0);
+    EVENTUALLY(tenant_usage(t).processes == 0);
+}
+
+static void test_stopped_inside(void **state)
+{
+    (void)state;
+    struct tenant t;
+    tenant_begin(&world, "inside", LIMIT, &t);
+    stopped_inside(&t, "account.reserve.prepared", "hold", HELD + 2 * PIECE);
+    stopped_inside(&t, "account.release.prepared", "give", HELD);
+    stopped_inside(&t, "account.reserve.moved", "hold", HELD + 2 * PIECE);
+    stopped_inside(&t, "account.release.moved", "give", HELD);
     tenant_end(&t);
 }
 
@@ -446,6 +493,7 @@ int main(int argc, char **argv)
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
         WORLD_CASE(test_back_between), WORLD_CASE(test_slot_of_stopped),
+        WORLD_CASE(test_stopped_inside),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
