@@ -27,6 +27,7 @@
 
 /* Nobody has the lock for so long, unless it was stopped, or the computer is very busy. */
 #define LOCK_PATIENCE_NS 100000000L
+#define LOCK_LOOKS       10
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_sim_state *the_state;
@@ -296,12 +297,13 @@ static pid_t lock_owner(const pthread_mutex_t *lock)
 
 /*
  * A real driver's locks are the kernel's, and a process that is told to stop leaves the kernel first. Here it
- * may stop inside and hold up everybody. So whoever waits for long at its door lets it go on until the door is free, then
- * stops it again. Returns as the lock functions do.
+ * may stop inside and hold up everybody. So whoever waits for long at its door lets it go on; it stops itself again when
+ * it has left. (If those who wait stopped it, one of them could do so late, after it was told to go on.) Returns as the
+ * lock functions do.
  */
 static int lock_from_stopped(struct sl_sim_door *door)
 {
-    for (;;) {
+    for (int looks = 0;;) {
         struct timespec until;
         (void)clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOCK_PATIENCE_NS;
@@ -313,10 +315,17 @@ static int lock_from_stopped(struct sl_sim_door *door)
         pid_t pid = lock_owner(&door->lock);
         if (pid == 0 || atomic_load(&door->space) == 0 || !is_stopped(pid))
             continue;
-        (void)kill(pid, SIGCONT);
-        r = pthread_mutex_lock(&door->lock);
-        (void)kill(pid, SIGSTOP);
-        return r;
+        /* One of those who wait does it, or another one if that one seems to have died. */
+        pid_t before = atomic_load(&door->stops);
+        if (before == pid && looks++ < LOCK_LOOKS)
+            continue;
+        looks = 0;
+        if (!atomic_compare_exchange_strong(&door->stops, &before, pid))
+            continue;
+        if (lock_owner(&door->lock) == pid && is_stopped(pid))
+            (void)kill(pid, SIGCONT);
+        else /* it has gone on meanwhile */
+            (void)atomic_compare_exchange_strong(&door->stops, &pid, 0);
     }
 }
 
@@ -340,8 +349,13 @@ void sl_sim_lock(struct sl_sim_state *st)
 
 void sl_sim_unlock(struct sl_sim_state *st)
 {
+    struct sl_sim_door *door = sl_sim_door(st);
+    pid_t me = lock_owner(&door->lock);
     (void)pthread_mutex_unlock(&st->lock);
-    (void)pthread_mutex_unlock(&sl_sim_door(st)->lock);
+    (void)pthread_mutex_unlock(&door->lock);
+    if (me != 0 && atomic_load_explicit(&door->stops, memory_order_relaxed) == me &&
+        atomic_compare_exchange_strong(&door->stops, &me, 0))
+        (void)raise(SIGSTOP);
 }
 
 static int slot_lock(uint32_t slot, int cmd, short type, struct flock *ret)

@@ -200,6 +200,8 @@ struct sl_sim_queue {
  * this door can see. The last door is for all who find no other free; there nobody can be told by a number. */
 struct sl_sim_door {
     _Atomic uint64_t space; /* the namespace; 0: free */
+    /* This thread was stopped behind the door, and was let go on: it stops itself again when it has left. 0: none. */
+    _Atomic pid_t stops;
     pthread_mutex_t lock;
 };
 
