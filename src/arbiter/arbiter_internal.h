@@ -18,6 +18,10 @@
 #include "shm/packet.h"
 #include "shm/pages.h"
 
+/* How long old processes may take to return with their ledger. They retry every few hundred milliseconds at the
+ * slowest. */
+#define SL_ARB_RECOVER_NS (1000 * SL_NS_PER_MS)
+
 #define SL_ARB_MAX_GPUS 128 /* sixteen cards, each cut into seven instances and more */
 
 struct arbiter;

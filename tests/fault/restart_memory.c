@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/world_case.h"
@@ -462,6 +463,49 @@ static void test_stopped_inside(void **state)
     tenant_end(&t);
 }
 
+/* The file of a process's ledger. */
+static ino_t ledger_of(pid_t pid)
+{
+    char path[64], target[64];
+    struct stat st;
+    for (int fd = 0; fd < 1024; fd++) {
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strncmp(target, "/memfd:sluice-ledger", 20) == 0 && stat(path, &st) == 0)
+            return st.st_ino;
+    }
+    fail_msg("process %d has no ledger", (int)pid);
+    return 0;
+}
+
+/* An arbiter that is stopped as soon as it has begun, for longer than it waits for processes to return: when it goes on,
+ * it hears those who came meanwhile before it gives up on them. So the ledger with all that is known stays. */
+static void test_stalled(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "stalled", LIMIT, &t);
+    start(&t, &p);
+    ask(&p, "hold", HELD, "held 0\n");
+    for (int i = 0; i < 3; i++) {
+        ino_t before = ledger_of(p.pid);
+        world_stop_process(p.pid);
+        world_kill(&world);
+        world_start(&world);
+        world_stop_process(world.arbiter);
+        assert_int_equal(kill(p.pid, SIGCONT), 0);
+        (void)usleep(1500000); /* it waits for a second */
+        assert_int_equal(kill(world.arbiter, SIGCONT), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 1 && tenant_usage(&t).used_bytes >= HELD);
+        ask(&p, "hold", LIMIT - HELD, "held 2\n"); /* now it is back */
+        assert_true(ledger_of(p.pid) == before);
+    }
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
 /* The new arbiter takes the connection and never answers: who is refused hears that all the same, and memory
  * below the last limit is granted. */
 static void test_unanswered(void **state)
@@ -493,7 +537,7 @@ int main(int argc, char **argv)
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
         WORLD_CASE(test_back_between), WORLD_CASE(test_slot_of_stopped),
-        WORLD_CASE(test_stopped_inside),
+        WORLD_CASE(test_stopped_inside), WORLD_CASE(test_stalled),
     };
     return WORLD_MAIN(tests, argc, argv);
 }
