@@ -27,6 +27,7 @@
 
 /* Nobody has the lock for so long, unless it was stopped, or the computer is very busy. */
 #define LOCK_PATIENCE_NS 100000000L
+#define LOCK_LOOKS       10
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_sim_state *the_state;
@@ -103,6 +104,8 @@ static int create(struct sl_sim_state *st, const char *spec, struct sl_err *err)
         sl_sim_lanes_init(&st->cards[i]);
     }
     r = lock_init(&st->lock);
+    for (uint32_t i = 0; i < SL_SIM_DOORS && r == 0; i++)
+        r = lock_init(&st->doors[i].lock);
     if (r < 0)
         return sl_err_errno(err, -r, "cannot make the lock of %s", the_path);
     sl_sim_times_init(st);
@@ -224,14 +227,32 @@ static void repair(struct sl_sim_state *st)
 
 static uint64_t pid_namespace(void)
 {
-    static _Atomic uint64_t known;
     struct stat sb;
-    uint64_t seen = atomic_load_explicit(&known, memory_order_relaxed);
-    if (seen == 0 && stat("/proc/self/ns/pid", &sb) == 0) {
-        seen = (uint64_t)sb.st_ino;
-        atomic_store_explicit(&known, seen, memory_order_relaxed);
+    return stat("/proc/self/ns/pid", &sb) == 0 ? (uint64_t)sb.st_ino : 0;
+}
+
+static uint32_t find_door(struct sl_sim_state *st)
+{
+    uint64_t space = pid_namespace();
+    for (uint32_t i = 0; space && i < SL_SIM_DOORS - 1; i++) {
+        uint64_t seen = 0;
+        if (atomic_compare_exchange_strong(&st->doors[i].space, &seen, space) || seen == space)
+            return i;
     }
-    return seen;
+    return SL_SIM_DOORS - 1;
+}
+
+struct sl_sim_door *sl_sim_door(struct sl_sim_state *st)
+{
+    static _Atomic uint32_t known; /* and 1; 0: not known yet */
+    uint32_t door = atomic_load_explicit(&known, memory_order_relaxed);
+    if (door == 0) {
+        int saved = errno;
+        door = find_door(st) + 1;
+        errno = saved;
+        atomic_store_explicit(&known, door, memory_order_relaxed);
+    }
+    return &st->doors[door - 1];
 }
 
 static bool is_stopped(pid_t pid)
@@ -276,48 +297,65 @@ static pid_t lock_owner(const pthread_mutex_t *lock)
 
 /*
  * A real driver's locks are the kernel's, and a process that is told to stop leaves the kernel first. Here it
- * may stop inside and hold up everybody. So whoever waits for long lets it go on until the lock is free, then
- * stops it again. Returns as the lock functions do.
+ * may stop inside and hold up everybody. So whoever waits for long at its door lets it go on; it stops itself again when
+ * it has left. (If those who wait stopped it, one of them could do so late, after it was told to go on.) Returns as the
+ * lock functions do.
  */
-static int lock_from_stopped(struct sl_sim_state *st)
+static int lock_from_stopped(struct sl_sim_door *door)
 {
-    for (;;) {
+    for (int looks = 0;;) {
         struct timespec until;
         (void)clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOCK_PATIENCE_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        int r = lock_until(&st->lock, &until);
+        int r = lock_until(&door->lock, &until);
         if (r != ETIMEDOUT)
             return r;
-        pid_t pid = lock_owner(&st->lock);
-        if (pid == 0 || atomic_load(&st->lock_namespace) != pid_namespace() || !is_stopped(pid))
+        pid_t pid = lock_owner(&door->lock);
+        if (pid == 0 || atomic_load(&door->space) == 0 || !is_stopped(pid))
             continue;
-        (void)kill(pid, SIGCONT);
-        r = pthread_mutex_lock(&st->lock);
-        (void)kill(pid, SIGSTOP);
-        return r;
+        /* One of those who wait does it, or another one if that one seems to have died. */
+        pid_t before = atomic_load(&door->stops);
+        if (before == pid && looks++ < LOCK_LOOKS)
+            continue;
+        looks = 0;
+        if (!atomic_compare_exchange_strong(&door->stops, &before, pid))
+            continue;
+        if (lock_owner(&door->lock) == pid && is_stopped(pid))
+            (void)kill(pid, SIGCONT);
+        else /* it has gone on meanwhile */
+            (void)atomic_compare_exchange_strong(&door->stops, &pid, 0);
     }
 }
 
 void sl_sim_lock(struct sl_sim_state *st)
 {
-    int r = pthread_mutex_trylock(&st->lock);
+    struct sl_sim_door *door = sl_sim_door(st);
+    int r = pthread_mutex_trylock(&door->lock);
     if (r == EBUSY) {
         int saved = errno;
-        r = lock_from_stopped(st);
+        r = lock_from_stopped(door);
         errno = saved;
     }
-    if (r == EOWNERDEAD) {
+    if (r == EOWNERDEAD)
+        (void)pthread_mutex_consistent(&door->lock);
+    /* Whoever has it now came through another door. Those who wait there see to it that it goes on. */
+    if (pthread_mutex_lock(&st->lock) == EOWNERDEAD) {
         repair(st);
         (void)pthread_mutex_consistent(&st->lock);
     }
-    atomic_store_explicit(&st->lock_namespace, pid_namespace(), memory_order_relaxed);
 }
 
 void sl_sim_unlock(struct sl_sim_state *st)
 {
+    struct sl_sim_door *door = sl_sim_door(st);
+    pid_t me = lock_owner(&door->lock);
     (void)pthread_mutex_unlock(&st->lock);
+    (void)pthread_mutex_unlock(&door->lock);
+    if (me != 0 && atomic_load_explicit(&door->stops, memory_order_relaxed) == me &&
+        atomic_compare_exchange_strong(&door->stops, &me, 0))
+        (void)raise(SIGSTOP);
 }
 
 static int slot_lock(uint32_t slot, int cmd, short type, struct flock *ret)

@@ -24,9 +24,10 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC          0x534c53494d535431ULL
-#define SL_SIM_VERSION        11
+#define SL_SIM_VERSION        12
 #define SL_SIM_MAX_PROCS      512
 #define SL_SIM_MAX_QUEUES     1024
+#define SL_SIM_DOORS          512
 #define SL_SIM_RING           1024 /* operations a queue holds: as many as a real channel */
 #define SL_SIM_STREAM_SLOTS   256
 #define SL_SIM_MAX_BLOCKS     2048
@@ -195,6 +196,15 @@ struct sl_sim_queue {
 
 /* Memory that has left its process: exported or opened by another. Charged to its owner while that
  * lives and holds it, then to the card, until the last holder lets go. */
+/* In front of the lock: one for each PID namespace, so the number of a door's owner means a process that the others at
+ * this door can see. The last door is for all who find no other free; there nobody can be told by a number. */
+struct sl_sim_door {
+    _Atomic uint64_t space; /* the namespace; 0: free */
+    /* This thread was stopped behind the door, and was let go on: it stops itself again when it has left. 0: none. */
+    _Atomic pid_t stops;
+    pthread_mutex_t lock;
+};
+
 struct sl_sim_block {
     uint32_t used;
     uint32_t card;
@@ -223,8 +233,8 @@ struct sl_sim_state {
     char spec[256];
     char root[512]; /* the driver root made for it (sim/tree.h), or "" */
     struct sl_sim_spec spec_parsed;
-    pthread_mutex_t lock;
-    _Atomic uint64_t lock_namespace; /* the PID namespace of the last process that had the lock */
+    struct sl_sim_door doors[SL_SIM_DOORS];
+    pthread_mutex_t lock; /* only behind a door */
     uint64_t created_ns;
     uint64_t now_ns;    /* time played so far */
     uint64_t reaped_ns; /* when the dead were last looked for */
@@ -259,6 +269,7 @@ const char *sl_sim_path(void);
  * goes on until it has left, and is stopped again. */
 void sl_sim_lock(struct sl_sim_state *st);
 void sl_sim_unlock(struct sl_sim_state *st);
+struct sl_sim_door *sl_sim_door(struct sl_sim_state *st); /* of this process */
 
 /* Takes a process slot for the caller. Lock held. Returns the slot or -errno. */
 int sl_sim_register(struct sl_sim_state *st);

@@ -18,6 +18,10 @@
 #include "shm/packet.h"
 #include "shm/pages.h"
 
+/* How long old processes may take to return with their ledger. They retry every few hundred milliseconds at the
+ * slowest. */
+#define SL_ARB_RECOVER_NS (1000 * SL_NS_PER_MS)
+
 #define SL_ARB_MAX_GPUS 128 /* sixteen cards, each cut into seven instances and more */
 
 struct arbiter;
@@ -174,6 +178,10 @@ struct tenant {
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads of all processes */
     uint64_t slots[SL_MAX_SLOTS / 64];       /* taken slots */
+    /* Free slots whose process did not return after a restart. It may live, stopped, and use its slot once it goes on:
+     * these slots are given away last. */
+    uint64_t orphans[SL_MAX_SLOTS / 64];
+    bool reaped_absent; /* such a slot of this ledger was reaped: see sl_account_true_up */
     struct overhead_before
         *overheads_before; /* after a restart: of processes that have not come back yet */
     bool overheads_new;    /* not saved yet */

@@ -20,6 +20,9 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
+/* Later than this after its time the arbiter was not merely waiting for its turn on the processor. */
+#define LATE_NS (20 * SL_NS_PER_MS)
+
 int sl_arb_watch(struct arbiter *a, struct source *s, struct sl_err *err)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
@@ -143,15 +146,28 @@ static void arm_timer(struct arbiter *a, uint64_t at_ns)
     (void)timerfd_settime(a->timer.fd, TFD_TIMER_ABSTIME, &its, NULL);
 }
 
+/* The arbiter was stopped, or got no processor: it should have run at that time. Processes that came back meanwhile were
+ * not heard, so that time does not count as time to come back. */
+static void forgive(struct arbiter *a, uint64_t due_ns)
+{
+    uint64_t late_ns = a->now_ns > due_ns ? a->now_ns - due_ns : 0;
+    for (struct tenant *t = late_ns > LATE_NS ? a->tenants : NULL; t; t = t->next)
+        if (t->recover_until_ns) {
+            uint64_t from_ns = t->recover_until_ns > a->now_ns ? t->recover_until_ns : a->now_ns;
+            t->recover_until_ns = from_ns + least(late_ns, SL_ARB_RECOVER_NS);
+        }
+}
+
 static void loop(struct arbiter *a)
 {
     /* One event a round: a handler may free any source, and a batch could still name it. Level triggering brings the
      * other events back at once, in turn. */
-    uint64_t armed = 0;
+    uint64_t armed = a->now_ns; /* what came before may have taken long */
     while (!a->stopping) {
         struct epoll_event e;
         int n = epoll_wait(a->epoll_fd, &e, 1, -1);
         a->now_ns = sl_now_ns();
+        forgive(a, armed);
         if (n == 1) {
             struct source *s = e.data.ptr;
             s->ready(a, s);

@@ -130,6 +130,8 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         for (uint32_t i = 0; i < t->gpu_count; i++) {
             if (a->gpu[t->gpu[i]].index != s->card || !t->ledger.page)
                 continue;
+            if (t->reaped_absent)
+                sl_account_true_up(t->ledger.page, i);
             for (struct member *m = t->members; m && s->rc == 0; m = m->next)
                 sl_measure_member(a, s, m, i);
             if (s->rc == 0)

@@ -41,6 +41,19 @@ static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
         t->slots[slot / 64] |= bit;
     else
         t->slots[slot / 64] &= ~bit;
+    t->orphans[slot / 64] &= ~bit;
+}
+
+static bool slot_find(const struct tenant *t, bool orphans, uint32_t *ret)
+{
+    for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
+        uint64_t unfit = t->slots[w] | (orphans ? 0 : t->orphans[w]);
+        if (unfit == UINT64_MAX)
+            continue;
+        *ret = w * 64 + (uint32_t)__builtin_ctzll(~unfit);
+        return true;
+    }
+    return false;
 }
 
 static bool slot_owned(const struct tenant *t, uint32_t slot)
@@ -60,18 +73,12 @@ static bool slot_awaited(const struct tenant *t, uint32_t slot)
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
     if (wish < SL_PROCESS_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
-        slot_mark(t, wish, true);
         *ret = wish;
-        return 0;
+    } else if (!slot_find(t, false, ret) && !slot_find(t, true, ret)) {
+        return sl_err_set(err, -EAGAIN, SL_E_TENANT_PROCESSES, t->name, SL_PROCESS_SLOTS);
     }
-    for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
-        if (t->slots[w] == UINT64_MAX)
-            continue;
-        *ret = w * 64 + (uint32_t)__builtin_ctzll(~t->slots[w]);
-        slot_mark(t, *ret, true);
-        return 0;
-    }
-    return sl_err_set(err, -EAGAIN, SL_E_TENANT_PROCESSES, t->name, SL_PROCESS_SLOTS);
+    slot_mark(t, *ret, true);
+    return 0;
 }
 
 static bool is_slot(uint32_t slot, const void *arg)
@@ -115,6 +122,8 @@ bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
     for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
+            t->orphans[slot / 64] |= 1ULL << (slot % 64);
+            t->reaped_absent = true;
             any = true;
         }
     return any;
@@ -149,6 +158,8 @@ static void fresh_ledger(struct tenant *t)
     } else {
         sl_ledger_close(&t->ledger);
         t->ledger = fresh;
+        memset(t->orphans, 0, sizeof(t->orphans));
+        t->reaped_absent = false;
     }
     memset(t->slots, 0, sizeof(t->slots));
     t->reap_retry_ns = 0;

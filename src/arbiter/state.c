@@ -20,9 +20,6 @@
 #include "base/xalloc.h"
 
 #define STATE_MAX  8192
-/* How long old processes may take to return with their ledger. They retry every few hundred milliseconds at the
- * slowest. */
-#define RECOVER_NS (1000 * SL_NS_PER_MS)
 
 uint64_t sl_arb_process_stat(pid_t pid, int number)
 {
@@ -173,7 +170,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
     t->asked = s->asked;
     t->compute = s->compute;
     t->created_ns = a->now_ns;
-    t->recover_until_ns = a->now_ns + RECOVER_NS;
+    t->recover_until_ns = a->now_ns + SL_ARB_RECOVER_NS;
     t->creator_pid = s->creator;
     t->creator_start = s->creator_start;
     if (sl_arb_process_start(s->creator) != s->creator_start)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static _Atomic unsigned long passes;
 static _Atomic unsigned long random_state;
 
@@ -49,6 +51,23 @@ static void death_by_file(const char *path, const char *name)
         die();
 }
 
+/* What a test does meanwhile has happened between two instructions of this thread. */
+static void hold(const char *spec, const char *name)
+{
+    size_t n = strlen(name);
+    if (strncmp(spec, name, n) != 0 || spec[n] != ':')
+        return;
+    char *path;
+    unsigned long at = strtoul(spec + n + 1, &path, 10);
+    if (*path++ != ':' || atomic_fetch_add(&passes, 1) + 1 != at)
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)close(fd);
+    while (access(path, F_OK) == 0)
+        sl_sleep_ns(SL_NS_PER_MS);
+}
+
 void sl_fault_point(const char *name)
 {
     const char *want = getenv("SLUICE_FAULT");
@@ -56,6 +75,10 @@ void sl_fault_point(const char *name)
         return;
     if (want[0] == '@') {
         death_by_file(want + 1, name);
+        return;
+    }
+    if (strncmp(want, "hold:", 5) == 0) {
+        hold(want + 5, name);
         return;
     }
     if (strncmp(want, "random:", 7) == 0) {

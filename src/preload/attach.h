@@ -57,18 +57,18 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
  * overhead: they are returned when the arbiter has answered. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
-/* The longest wait for figures of the arbiter that are about to change. The next arbiter may have to start first. */
-#define SL_SETTLE_NS (4 * SL_NS_PER_S)
-
 /*
- * Call this after a refusal, until it returns false: may the figures that led to the refusal be wrong? They may be
+ * The one way to a refusal: calls `attempt` until it returns true, or until the figures that it failed by are certain
+ * (then false). They are not certain
  * - while memory of another process may count twice (sl_lease_page.settling),
  * - for a few seconds after the arbiter ended: the limit may have been raised by an arbiter that ended before this
  *   process was attached to it, and memory of dead processes still counts.
- * Then this asks the arbiter to measure again, or waits a little for the next arbiter, and returns true: try again.
- * False from end_ns on.
+ * Then this asks the arbiter to measure again, or waits a little for the next arbiter: no longer than until four seconds
+ * after the beginning of the first attempt. The last attempt is always made after the figures were found certain: the
+ * process may have come back to an arbiter between an attempt and that question.
  */
-bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns);
+typedef bool sl_attempt(struct sl_process *p, int gpu, void *arg);
+bool sl_process_attempt(struct sl_process *p, int gpu, sl_attempt *attempt, void *arg);
 
 /* Is the process connected to an arbiter now? */
 bool sl_process_connected(void);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "preload/attach.h"
 #include "preload/charge.h"
 #include "preload/graph_mem.h"
@@ -200,15 +199,25 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
     }
 }
 
-/* The last attempt before a refusal, or a few where the figures are about to change. */
+struct last_charge {
+    uint64_t units;
+    bool reclaimed;
+};
+
+static bool reclaim_once_and_charge(struct sl_process *p, int gpu, void *arg)
+{
+    struct last_charge *c = arg;
+    if (!c->reclaimed)
+        sl_pool_reclaim(p, gpu);
+    c->reclaimed = true;
+    return sl_charge(p, gpu, c->units, false);
+}
+
+/* The last attempts before a refusal. */
 static bool reclaim_and_charge(struct sl_process *p, int gpu, uint64_t units)
 {
-    uint64_t end_ns = sl_now_ns() + SL_SETTLE_NS;
-    sl_pool_reclaim(p, gpu);
-    bool done = sl_charge(p, gpu, units, false);
-    while (!done && sl_process_settles(p, gpu, end_ns))
-        done = sl_charge(p, gpu, units, false);
-    return done;
+    struct last_charge c = {.units = units};
+    return sl_process_attempt(p, gpu, reclaim_once_and_charge, &c);
 }
 
 bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units)

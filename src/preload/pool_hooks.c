@@ -58,20 +58,22 @@ static CUresult begin(struct sl_process *p, CUmemoryPool handle, CUdevice device
     return sl_charge_refused(p);
 }
 
+static bool fits(struct sl_process *p, int gpu, void *unused)
+{
+    (void)unused;
+    return sl_charge_fits(p, gpu);
+}
+
 static CUresult end(struct sl_process *p, struct request *r, CUresult rc, const CUdeviceptr *dptr,
                     CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream))
 {
     bool within = sl_pool_settle(p, r->pool, r->pending);
-    uint64_t end_ns = within ? 0 : sl_now_ns() + SL_SETTLE_NS;
-    for (bool again = true; !within && again;) {
-        again = sl_process_settles(p, r->pool->gpu, end_ns);
-        within = sl_charge_fits(p, r->pool->gpu);
-    }
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         return rc;
     }
-    if (!within && undo) { /* the driver grew the pool beyond the tenant's limit */
+    /* The driver grew the pool beyond the tenant's limit. */
+    if (!within && undo && !sl_process_attempt(p, r->pool->gpu, fits, NULL)) {
         sl_track_cancel();
         (void)undo(*dptr, stream);
         sl_pool_expect_shrink();

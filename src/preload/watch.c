@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "preload/charge.h"
 #include "preload/device.h"
@@ -24,7 +25,10 @@
 #define RETRY_MIN_NS   (10 * SL_NS_PER_MS)
 #define RETRY_MAX_NS   (250 * SL_NS_PER_MS)
 #define HANDSHAKE_MS   2000
+#define HANDSHAKE_NS   (HANDSHAKE_MS * SL_NS_PER_MS)
 #define MEASURE_NS     (2 * SL_NS_PER_S)
+/* The longest wait for figures of the arbiter that are about to change. The next arbiter may have to start first. */
+#define SETTLE_NS      (4 * SL_NS_PER_S)
 /* Between two attempts to reach the next arbiter. */
 #define SETTLE_STEP_NS (20 * SL_NS_PER_MS)
 /* Somebody starts the next arbiter within this time: the agent waits two seconds at most. */
@@ -218,6 +222,7 @@ static bool reconnect(struct sl_process *p)
 {
     struct sl_link link;
     struct sl_err err = SL_ERR_INIT;
+    SL_FAULT("link.lost");
     atomic_store(&tries.hurry, false);
     atomic_fetch_add(&tries.begun, 1);
     sl_lock_take(&sl_attach_lock);
@@ -336,16 +341,16 @@ static bool link_is_up(void)
     return up;
 }
 
-bool sl_process_catch_up(void)
+static bool catch_up(uint64_t end_ns)
 {
     int saved = errno;
+    /* A running attempt may have begun before there was an arbiter: unless it succeeds, the next attempt counts. These
+     * are read before the look at the link: an attempt that succeeds after that look is noticed. */
+    uint32_t enough = atomic_load(&tries.begun) + 1, before = atomic_load(&tries.ended);
     if (!watch.running || atomic_load(&tries.stuck) || link_is_up()) {
         errno = saved;
         return false;
     }
-    /* A running attempt may have begun before there was an arbiter: unless it succeeds, the next attempt counts. */
-    uint32_t enough = atomic_load(&tries.begun) + 1, before = atomic_load(&tries.ended);
-    uint64_t end_ns = sl_now_ns() + HANDSHAKE_MS * SL_NS_PER_MS;
     bool back = false;
     atomic_store(&tries.hurry, true);
     sl_watch_kick();
@@ -359,6 +364,11 @@ bool sl_process_catch_up(void)
     }
     errno = saved;
     return back;
+}
+
+bool sl_process_catch_up(void)
+{
+    return catch_up(sl_now_ns() + HANDSHAKE_NS);
 }
 
 /* Waits until request number `ticket` is answered. */
@@ -436,22 +446,35 @@ static bool arbiter_was_near(void)
             sl_now_ns() - atomic_load(&watch.lost_ns) < AWAY_NS || socket_age_ns() < AWAY_NS);
 }
 
-bool sl_process_settles(struct sl_process *p, int gpu, uint64_t end_ns)
+/* May the figures of the last attempt be wrong? Then this has waited a little. False from end_ns on. */
+static bool settles(struct sl_process *p, int gpu, uint64_t end_ns)
 {
     int saved = errno;
-    if (gpu < 0 || p->mode != SL_MODE_TENANT || sl_now_ns() >= end_ns)
+    uint64_t now_ns = sl_now_ns();
+    if (gpu < 0 || p->mode != SL_MODE_TENANT || now_ns >= end_ns)
         return false;
-    bool settles = atomic_load(&atomic_load(&p->lease)->settling);
+    bool again = atomic_load(&atomic_load(&p->lease)->settling);
     if (link_is_up()) {
-        if (settles)
+        if (again)
             (void)sl_process_measure(p, (uint32_t)gpu, true, 0);
-    } else if (sl_process_catch_up()) {
-        settles = true;
+    } else if (catch_up(now_ns + HANDSHAKE_NS < end_ns ? now_ns + HANDSHAKE_NS : end_ns)) {
+        again = true;
     } else {
-        settles = settles || arbiter_was_near();
-        if (settles)
+        again = again || arbiter_was_near();
+        if (again)
             sl_sleep_ns(SETTLE_STEP_NS);
     }
     errno = saved;
-    return settles;
+    return again;
+}
+
+bool sl_process_attempt(struct sl_process *p, int gpu, sl_attempt *attempt, void *arg)
+{
+    uint64_t end_ns = sl_now_ns() + SETTLE_NS;
+    bool done = attempt(p, gpu, arg);
+    for (bool again = true; !done && again; done = attempt(p, gpu, arg)) {
+        SL_FAULT("attempt.failed");
+        again = settles(p, gpu, end_ns);
+    }
+    return done;
 }

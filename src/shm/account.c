@@ -9,6 +9,9 @@
 #define UNITS_MASK ((1ULL << UNITS_BITS) - 1)
 #define TAG_MASK   0xfffULL
 
+/* A busy tenant changes the total while it is summed: the arbiter tries again at its next look. */
+#define TRUE_UP_TRIES 8
+
 static uint64_t pack(uint64_t units, uint32_t slot, uint64_t op)
 {
     return (units & UNITS_MASK) | ((uint64_t)slot & TAG_MASK) << UNITS_BITS |
@@ -158,6 +161,22 @@ bool sl_account_reap(struct sl_ledger_page *ledger, uint32_t slot)
     for (uint32_t gpu = 0; done && gpu < SL_MAX_GPUS; gpu++)
         done = reap_gpu(ledger, slot, gpu);
     return done;
+}
+
+/* Every operation changes the tag of the total. So slots that were read between two looks at the same word belong to it;
+ * an operation that is prepared meanwhile finds the new total when it moves it. */
+void sl_account_true_up(struct sl_ledger_page *ledger, uint32_t gpu)
+{
+    if (gpu >= SL_MAX_GPUS)
+        return;
+    for (int tries = 0; tries < TRUE_UP_TRIES; tries++) {
+        uint64_t word = atomic_load(&ledger->total[gpu].word), sum = 0;
+        for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+            sum += sl_account_slot(ledger, slot, gpu);
+        uint64_t right = (word & ~UNITS_MASK) | (sum < UNITS_MASK ? sum : UNITS_MASK);
+        if (atomic_compare_exchange_strong(&ledger->total[gpu].word, &word, right))
+            return;
+    }
 }
 
 void sl_account_clear(struct sl_ledger_page *ledger)

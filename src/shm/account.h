@@ -48,6 +48,13 @@ uint64_t sl_account_operations(const struct sl_ledger_page *ledger, uint32_t slo
  */
 bool sl_account_reap(struct sl_ledger_page *ledger, uint32_t slot);
 
+/*
+ * Sets the total to the sum of all slots, in the middle of the tenant's work. Only for the arbiter, where it has reaped
+ * the slot of a process that turned out to live: an operation that this process had prepared before may reach the total
+ * after the reaping, and not the slot. The process's return makes its slot right, this the total.
+ */
+void sl_account_true_up(struct sl_ledger_page *ledger, uint32_t gpu);
+
 /* Sets the books to zero. Only when the tenant has no process left. */
 void sl_account_clear(struct sl_ledger_page *ledger);
 

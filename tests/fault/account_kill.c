@@ -143,6 +143,8 @@ static pid_t start_observer(void)
     while (!atomic_load(&world->stop)) {
         for (uint32_t g = 0; g < GPUS; g++)
             look(g);
+        /* What the arbiter does where it doubts the total: in the middle of the work it changes nothing that is right. */
+        sl_account_true_up(ledger.page, (uint32_t)(atomic_load(&world->observations) % GPUS));
         atomic_fetch_add(&world->observations, 1);
         /* Two cores are enough for this test; an observer that never yields starves the workers. */
         if (atomic_load(&world->observations) % 64 == 0)

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/world_case.h"
@@ -32,13 +33,18 @@ static struct counts count(struct program *p)
     return c;
 }
 
-static void start(const struct tenant *t, struct program *p)
+static void start_with(const struct tenant *t, const char *const *extra, struct program *p)
 {
     const char *argv[] = {"restart_tenant", NULL};
     char line[64];
-    program_start(t, argv, NULL, p);
+    program_start(t, argv, extra, p);
     program_answer(p, line, sizeof(line));
     assert_string_equal(line, "ready 0\n");
+}
+
+static void start(const struct tenant *t, struct program *p)
+{
+    start_with(t, NULL, p);
 }
 
 static void ask(struct program *p, const char *word, uint64_t bytes, const char *answer)
@@ -321,6 +327,185 @@ static void test_missed(void **state)
     tenant_end(&t);
 }
 
+/* In the environment of a program: the libsluice with fault points, and one that holds a thread until the file is gone. */
+struct held_point {
+    char file[80], fault[128], preload[2048];
+    const char *extra[3];
+};
+
+static void hold_at(struct held_point *h, const char *point, unsigned times)
+{
+    const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT");
+    assert_non_null(library);
+    (void)snprintf(h->file, sizeof(h->file), "%s/held", world.dir);
+    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%u:%s", point, times,
+                   h->file);
+    tenant_preload_library("", library, h->preload, sizeof(h->preload));
+    h->extra[0] = h->fault;
+    h->extra[1] = h->preload;
+    h->extra[2] = NULL;
+}
+
+/* The process comes back to an arbiter just after a charge failed by the old limit, and before it asks whether it should
+ * wait: it looks at the new limit before it refuses. */
+static void test_back_between(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    struct held_point point;
+    char line[64];
+    uint64_t limit = 10 * GIB;
+    tenant_begin(&world, "between", limit, &t);
+    hold_at(&point, "attempt.failed", 1);
+    for (int i = 0; i < 3; i++) {
+        start_with(&t, point.extra, &p);
+        ask(&p, "hold", limit - GIB, "held 0\n");
+        (i % 2 ? world_kill : world_stop)(&world);
+        (void)snprintf(line, sizeof(line), "hold %llu", GIB);
+        program_say(&p, line);
+        EVENTUALLY(access(point.file, F_OK) == 0);
+        world_start(&world);
+        limit += GIB;
+        tenant_set_limit(&t, limit);
+        EVENTUALLY(tenant_usage(&t).processes == 1);
+        assert_int_equal(unlink(point.file), 0);
+        program_answer(&p, line, sizeof(line));
+        assert_string_equal(line, "held 0\n");
+        assert_int_equal(program_end(&p), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 0);
+    }
+    tenant_end(&t);
+}
+
+/* A process was stopped while the arbiter restarted, and goes on. What it takes and gives before it is back changes its
+ * own books, not those of a process that began meanwhile. */
+static void test_slot_of_stopped(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program old, other, young;
+    struct held_point point;
+    tenant_begin(&world, "slot", LIMIT, &t);
+    hold_at(&point, "link.lost", 1);
+    start_with(&t, point.extra, &old);
+    start(&t, &other);
+    ask(&old, "hold", 10 * GIB, "held 0\n");
+    ask(&old, "hold", 3 * GIB, "held 0\n");
+    ask(&other, "hold", GIB, "held 0\n");
+    world_stop_process(old.pid);
+    world_kill(&world);
+    world_start(&world);
+    /* The arbiter no longer waits for it. */
+    EVENTUALLY(findings("slot") == 1 && tenant_usage(&t).overhead_bytes >= 13 * GIB);
+    start(&t, &young);
+    ask(&young, "hold", 7 * GIB, "held 0\n");
+    assert_int_equal(kill(old.pid, SIGCONT), 0);
+    EVENTUALLY(access(point.file, F_OK) == 0);
+    ask(&old, "hold", 2 * GIB, "held 0\n");
+    ask(&old, "give", 3 * GIB, "gave 0\n");
+    assert_int_equal(unlink(point.file), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 3 && tenant_usage(&t).used_bytes >= 20 * GIB);
+    assert_int_equal(tenant_usage(&t).used_bytes, 20 * GIB);
+    assert_int_equal(program_end(&old), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 2);
+    assert_int_equal(tenant_usage(&t).used_bytes, 8 * GIB);
+    assert_int_equal(program_end(&young), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(tenant_usage(&t).used_bytes, GIB);
+    assert_int_equal(program_end(&other), 0);
+    tenant_end(&t);
+}
+
+/* A process is stopped in the middle of an entry in the ledger, so long that a new arbiter takes it for absent. Then it
+ * goes on where it was. */
+static void stopped_inside(const struct tenant *t, const char *point, const char *word,
+                           uint64_t held_then)
+{
+    struct program p, other;
+    struct held_point held;
+    char line[64];
+    hold_at(&held, point, strcmp(word, "hold") == 0 ? 3 : 1);
+    start_with(t, held.extra, &p);
+    start(t, &other);
+    ask(&other, "hold", GIB, "held 0\n");
+    ask(&p, "hold", HELD, "held 0\n");
+    ask(&p, "hold", PIECE, "held 0\n");
+    (void)snprintf(line, sizeof(line), "%s %llu", word, PIECE);
+    program_say(&p, line);
+    EVENTUALLY(access(held.file, F_OK) == 0);
+    world_stop_process(p.pid);
+    world_kill(&world);
+    world_start(&world);
+    EVENTUALLY(findings(t->name) == 1 && tenant_usage(t).overhead_bytes >= HELD);
+    assert_int_equal(unlink(held.file), 0);
+    assert_int_equal(kill(p.pid, SIGCONT), 0);
+    program_answer(&p, line, sizeof(line));
+    assert_string_equal(line, strcmp(word, "hold") == 0 ? "held 0\n" : "gave 0\n");
+    EVENTUALLY(tenant_usage(t).used_bytes == held_then + GIB);
+    ask(&other, "hold", GIB, "held 0\n");
+    assert_int_equal(tenant_usage(t).used_bytes, held_then + 2 * GIB);
+    assert_int_equal(program_end(&p), 0);
+    EVENTUALLY(tenant_usage(t).used_bytes == 2 * GIB);
+    assert_int_equal(program_end(&other), 0);
+    EVENTUALLY(tenant_usage(t).processes == 0);
+}
+
+static void test_stopped_inside(void **state)
+{
+    (void)state;
+    struct tenant t;
+    tenant_begin(&world, "inside", LIMIT, &t);
+    stopped_inside(&t, "account.reserve.prepared", "hold", HELD + 2 * PIECE);
+    stopped_inside(&t, "account.release.prepared", "give", HELD);
+    stopped_inside(&t, "account.reserve.moved", "hold", HELD + 2 * PIECE);
+    stopped_inside(&t, "account.release.moved", "give", HELD);
+    tenant_end(&t);
+}
+
+/* The file of a process's ledger. */
+static ino_t ledger_of(pid_t pid)
+{
+    char path[64], target[64];
+    struct stat st;
+    for (int fd = 0; fd < 1024; fd++) {
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strncmp(target, "/memfd:sluice-ledger", 20) == 0 && stat(path, &st) == 0)
+            return st.st_ino;
+    }
+    fail_msg("process %d has no ledger", (int)pid);
+    return 0;
+}
+
+/* An arbiter that is stopped as soon as it has begun, for longer than it waits for processes to return: when it goes on,
+ * it hears those who came meanwhile before it gives up on them. So the ledger with all that is known stays. */
+static void test_stalled(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "stalled", LIMIT, &t);
+    start(&t, &p);
+    ask(&p, "hold", HELD, "held 0\n");
+    for (int i = 0; i < 3; i++) {
+        ino_t before = ledger_of(p.pid);
+        world_stop_process(p.pid);
+        world_kill(&world);
+        world_start(&world);
+        world_stop_process(world.arbiter);
+        assert_int_equal(kill(p.pid, SIGCONT), 0);
+        (void)usleep(1500000); /* it waits for a second */
+        assert_int_equal(kill(world.arbiter, SIGCONT), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 1 && tenant_usage(&t).used_bytes >= HELD);
+        ask(&p, "hold", LIMIT - HELD, "held 2\n"); /* now it is back */
+        assert_true(ledger_of(p.pid) == before);
+    }
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
 /* The new arbiter takes the connection and never answers: who is refused hears that all the same, and memory
  * below the last limit is granted. */
 static void test_unanswered(void **state)
@@ -351,6 +536,8 @@ int main(int argc, char **argv)
         WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
+        WORLD_CASE(test_back_between), WORLD_CASE(test_slot_of_stopped),
+        WORLD_CASE(test_stopped_inside), WORLD_CASE(test_stalled),
     };
     return WORLD_MAIN(tests, argc, argv);
 }

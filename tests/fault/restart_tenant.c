@@ -4,6 +4,7 @@
  * stdin is one request, one line on stdout its answer. It begins with "ready RESULT".
  *
  *   hold BYTES   takes a piece and keeps it                      → "held RESULT"
+ *   give BYTES   gives back the last piece that was taken with this size → "gave RESULT"
  *   churn BYTES  from now on a thread takes and gives this piece  → "churn 0"
  *   count        of that thread                                   → "count GRANTED REFUSED OTHER"
  *   calm         the thread stops                                 → "calm 0"
@@ -21,6 +22,11 @@
 static CUcontext context;
 static CUdevice device;
 static size_t piece_bytes;
+static struct piece {
+    CUdeviceptr at;
+    size_t bytes;
+} pieces[64];
+static size_t piece_count;
 static pthread_t thread;
 static _Atomic int churning;
 static _Atomic unsigned long granted, refused, other;
@@ -33,6 +39,26 @@ static CUresult begin(void)
     if (rc == CUDA_SUCCESS)
         rc = cuDevicePrimaryCtxRetain(&context, device);
     return rc == CUDA_SUCCESS ? cuCtxSetCurrent(context) : rc;
+}
+
+static CUresult hold(size_t bytes)
+{
+    CUdeviceptr p;
+    CUresult rc = cuMemAlloc_v2(&p, bytes);
+    if (rc == CUDA_SUCCESS && piece_count < sizeof(pieces) / sizeof(pieces[0]))
+        pieces[piece_count++] = (struct piece){p, bytes};
+    return rc;
+}
+
+static CUresult give(size_t bytes)
+{
+    for (size_t i = piece_count; i-- > 0;)
+        if (pieces[i].bytes == bytes) {
+            CUdeviceptr p = pieces[i].at;
+            pieces[i] = pieces[--piece_count];
+            return cuMemFree_v2(p);
+        }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 static void *churn(void *arg)
@@ -70,12 +96,13 @@ int main(void)
 {
     char line[128];
     size_t bytes;
-    CUdeviceptr p;
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)printf("ready %d\n", (int)begin());
     while (fgets(line, sizeof(line), stdin) && strcmp(line, "quit\n") != 0) {
         if (sscanf(line, "hold %zu", &bytes) == 1) {
-            (void)printf("held %d\n", (int)cuMemAlloc_v2(&p, bytes));
+            (void)printf("held %d\n", (int)hold(bytes));
+        } else if (sscanf(line, "give %zu", &bytes) == 1) {
+            (void)printf("gave %d\n", (int)give(bytes));
         } else if (sscanf(line, "churn %zu", &piece_bytes) == 1) {
             atomic_store(&churning, 1);
             (void)printf("churn %d\n", pthread_create(&thread, NULL, churn, NULL));

@@ -66,11 +66,15 @@ void tenant_end(struct tenant *t)
     *t = (struct tenant){.control = -1};
 }
 
-void tenant_preload(const char *first, char *buf, size_t size)
+void tenant_preload_library(const char *first, const char *library, char *buf, size_t size)
 {
     const char *runtime = getenv("SLUICE_TEST_RUNTIME");
-    (void)snprintf(buf, size, "LD_PRELOAD=%s%s%s", runtime ? runtime : "", first,
-                   getenv("SLUICE_TEST_PRELOAD"));
+    (void)snprintf(buf, size, "LD_PRELOAD=%s%s%s", runtime ? runtime : "", first, library);
+}
+
+void tenant_preload(const char *first, char *buf, size_t size)
+{
+    tenant_preload_library(first, getenv("SLUICE_TEST_PRELOAD"), buf, size);
 }
 
 static void child_environment(const struct tenant *t, const char *const *extra)

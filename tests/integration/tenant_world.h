@@ -31,6 +31,8 @@ struct usage tenant_usage(const struct tenant *t);
 
 /* "LD_PRELOAD=…" with libsluice, after a sanitizer's run-time and `first` ("" or "file:"). */
 void tenant_preload(const char *first, char *buf, size_t size);
+/* The same with another build of libsluice: SLUICE_TEST_PRELOAD_FAULT names the one with fault points. */
+void tenant_preload_library(const char *first, const char *library, char *buf, size_t size);
 
 struct program {
     pid_t pid;

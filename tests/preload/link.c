@@ -43,6 +43,7 @@ static struct {
     pthread_t thread;
     _Atomic bool stop;
     _Atomic bool answer_measure;
+    _Atomic unsigned int measures; /* so many were asked for */
     _Atomic bool same_ledger; /* adopt the one that is sent */
 } arbiter = {.listener = -1, .peer = -1};
 
@@ -147,6 +148,7 @@ static void *serve(void *arg)
             if (sl_packet_wait(sock, 20, &err) == 0) {
                 if (sl_packet_recv(sock, &p, NULL, &err) < 0)
                     break;
+                atomic_fetch_add(&arbiter.measures, p.h.type == SL_MSG_MEASURE);
                 if (!atomic_load(&arbiter.answer_measure))
                     continue;
                 p.h.type = SL_MSG_MEASURED;
@@ -408,6 +410,47 @@ static void test_more_after_restart(void **state)
     atomic_store(&arbiter.answer_measure, false);
 }
 
+static CUresult take_and_fail(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)dptr;
+    (void)bytes;
+    (void)pool;
+    (void)stream;
+    taken = 3 * GIB;
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+/* An error of the driver is the answer at once, also where its pool has grown beyond the limit and the figures are about
+ * to change: nobody asks the arbiter about them. */
+static void test_error_of_the_driver(void **state)
+{
+    (void)state;
+    CUdeviceptr d = 0;
+    CUmemoryPool pool = NULL;
+    CUcontext context = NULL;
+    atomic_store(&arbiter.answer_measure, true);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+    atomic_store(&arbiter.lease.page->gpu[0].memory_limit_bytes, 2 * GIB);
+    atomic_store(&arbiter.lease.page->settling, 1);
+    WORLD_ANSWER(cuMemAllocFromPoolAsync, take_and_fail);
+    WORLD_ANSWER(cuMemPoolGetAttribute, how_much);
+    taken = 0;
+    unsigned int asked = atomic_load(&arbiter.measures);
+    assert_int_equal(cuMemAllocFromPoolAsync(&d, 1 << 20, pool, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(atomic_load(&arbiter.measures), asked);
+    /* What the driver took is charged all the same, and returned with the pool's next settlement. */
+    assert_int_equal(sl_charge_budget(sl_process_get(), 0).used_bytes, 3 * GIB);
+    taken = 0;
+    assert_int_equal(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+    assert_int_equal(sl_charge_budget(sl_process_get(), 0).used_bytes, 0);
+    atomic_store(&arbiter.lease.page->settling, 0);
+    world_restore();
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+    atomic_store(&arbiter.answer_measure, false);
+}
+
 static void test_fork(void **state)
 {
     (void)state;
@@ -448,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_measure),
         cmocka_unit_test(test_back),
         cmocka_unit_test(test_more_after_restart),
+        cmocka_unit_test(test_error_of_the_driver),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_everything_closed),
     };

@@ -532,13 +532,14 @@ static void stopped_child(void *arg)
         (void)pause();
 }
 
-/* At the instruction after the one that takes the lock. */
+/* At the instruction after the one that takes the door. */
 static void stopped_early_child(void *arg)
 {
     struct sl_sim_state *st = arg;
-    CHECK(pthread_mutex_lock(&st->lock) == 0);
+    CHECK(pthread_mutex_lock(&sl_sim_door(st)->lock) == 0);
     CHECK(raise(SIGSTOP) == 0);
-    CHECK(pthread_mutex_unlock(&st->lock) == 0);
+    CHECK(pthread_mutex_lock(&st->lock) == 0);
+    sl_sim_unlock(st);
     for (;;)
         (void)pause();
 }
@@ -556,11 +557,43 @@ static void stopped_in(void (*child)(void *))
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
 }
 
+/* Takes the lock, says so, and has it until it is told to go on. */
+static void waiting_child(void *arg)
+{
+    struct sl_sim_state *st = arg;
+    sl_sim_lock(st);
+    sh->ready++;
+    wait_for(&sh->go, 1);
+    sl_sim_unlock(st);
+}
+
+/* Two wait for one that is stopped inside. It stops again once: when it is told to go on after that, it goes on. */
+static void stopped_once_more(void)
+{
+    struct sl_sim_state *st;
+    int status;
+    sh = case_shared(sizeof(*sh));
+    CHECK(sl_sim_open(&st, NULL) == 0);
+    pid_t pid = case_child(stopped_child, st);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    pid_t waiter[] = {case_child(waiting_child, st), case_child(waiting_child, st)};
+    wait_for(&sh->ready, 1);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    CHECK(kill(pid, SIGCONT) == 0);
+    sh->go = 1;
+    case_join(waiter[0]);
+    case_join(waiter[1]);
+    CHECK(waitpid(pid, &status, WUNTRACED | WNOHANG) == 0);
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
 /* Whoever is stopped inside the driver leaves it first, as with a real one: the others go on. */
 static void stopped_inside(void)
 {
     stopped_in(stopped_child);
     stopped_in(stopped_early_child);
+    for (int i = 0; i < 5; i++)
+        stopped_once_more();
 }
 
 static void copies_that_move_nothing(void)

@@ -176,6 +176,39 @@ static void a_stale_tag_helps_nobody(void **state)
     assert_int_equal(sl_account_slot(page, 9, 0), 10);
 }
 
+/* A process that was thought to be gone goes on in the middle of an operation: the total has it, its slot does not. */
+static void true_up_makes_the_total_the_sum(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_account_reserve(page, 1, 0, 40, 100), 0);
+    assert_int_equal(sl_account_reserve(page, 2, 0, 7, 100), 0);
+    assert_int_equal(sl_account_reserve(page, SL_PROCESS_SLOTS, 0, 3, 100), 0);
+    uint64_t word = atomic_load(&page->total[0].word);
+    sl_account_true_up(page, 0);
+    assert_true(atomic_load(&page->total[0].word) == word); /* all was right */
+    /* Slot 1 has prepared its second operation, is reaped, and moves the total then. */
+    assert_true(sl_account_reap(page, 1));
+    word = atomic_load(&page->total[0].word);
+    atomic_store(&page->total[0].word, pack((word & UNITS_MASK) + 5, 1, 2));
+    assert_int_equal(sl_account_total(page, 0), 15);
+    sl_account_true_up(page, 0);
+    assert_int_equal(sl_account_total(page, 0), 10);
+    assert_int_equal(sl_account_reserve(page, 1, 0, 45, 100), 0);
+    assert_int_equal(sl_account_total(page, 0), 55);
+    assert_int_equal(sl_account_slot(page, 1, 0), 45);
+    /* Too little is as wrong as too much; an operation that only the total shows yet is no error. */
+    word = atomic_load(&page->total[0].word);
+    atomic_store(&page->total[0].word, word - 20);
+    sl_account_true_up(page, 0);
+    assert_int_equal(sl_account_total(page, 0), 55);
+    atomic_store(&page->slot[2].memory[0].used[0], 17);
+    atomic_store(&page->total[0].word, pack(65, 2, 2));
+    sl_account_true_up(page, 0);
+    assert_int_equal(sl_account_total(page, 0), 65);
+    assert_int_equal(sl_account_slot(page, 2, 0), 17);
+    sl_account_true_up(page, SL_MAX_GPUS);
+}
+
 static void clear_zeroes_the_books_and_they_work_again(void **state)
 {
     (void)state;
@@ -289,6 +322,7 @@ int main(void)
         T(an_operation_that_reached_the_total_has_happened),
         T(an_operation_that_did_not_reach_the_total_has_not),
         T(a_stale_tag_helps_nobody),
+        T(true_up_makes_the_total_the_sum),
         T(clear_zeroes_the_books_and_they_work_again),
         T(random_operations_follow_the_model),
     };
