@@ -70,7 +70,8 @@ struct tune {
     uint64_t since_ns, light_ns, busy_ns;
     uint32_t tried[TUNE_MOST];
     int64_t light_got[TUNE_MOST], busy_got[TUNE_MOST]; /* GPU time with each slice, in 1/100000 */
-    uint32_t lacked[TUNE_MOST]; /* runs in a row in which the busy tenants got too little with it */
+    bool lacks[TUNE_MOST];                             /* the busy tenants get too little with it */
+    uint64_t in_use_ns;                                /* since when the slice is in use */
 };
 
 struct tenant {

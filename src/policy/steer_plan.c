@@ -570,6 +570,7 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
  * driver's own slice. */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
+    /* The longest comes first, for busy tenants that lack time. */
     static const uint32_t modest[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000},
                           bound[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000};
     if (c->busy > 1 && 1000 * c->busy_weights <= MODEST_PERMILLE * c->all_weights)

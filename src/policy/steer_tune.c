@@ -9,17 +9,20 @@
 #include "policy/steer_internal.h"
 
 /* A slice stays for so many periods. The first of them shows nothing: time that a limited tenant saved or owes comes
- * from the slice before. Nor does the first run of all: the tenants have just begun. */
-#define RUN             5U
+ * from the slice before. Before the first run, the tenants have just begun. */
+#define RUN          4U
+#define SETTLING     2U
+/* A slice on trial is given up after so many of them where it is worse than the best by a sixth. */
+#define ENOUGH_TRIED 2U
 /* Then one run in so many is for another slice: rarely, because people notice the slowest steps. The figures of the
  * chosen slice go on, so it is left when it gets worse. */
-#define TRIED_EVERY     128U
+#define TRIED_EVERY  128U
 /* The number of periods in a figure. */
-#define REMEMBERED      16U
+#define REMEMBERED   16U
 /* Busy tenants without a limit lack time when they got less than this part of their requests, in percent: their use is
- * an estimate. */
-#define ENOUGH          95
-#define LACKED          2U /* runs in a row */
+ * an estimate. A tenant with a limit lacks time when it did not reach its limit for this long. */
+#define ENOUGH       95
+#define UNREACHED_NS (10 * SL_STEER_PERIOD_NS)
 
 struct used {
     uint64_t light_ns, busy_ns;
@@ -74,30 +77,31 @@ static void begin_period(struct tune *tune, const struct used *u, uint64_t now_n
     tune->light = u->light;
 }
 
-/* At the end of a run. A tenant that reaches its limit is off at times; a tenant that lacks time never is. One run
- * proves nothing: its work comes in lumps. */
+/* At the end of a run. A tenant that reaches its limit is off at times; a tenant that lacks time never is. */
 static void judge_run(const struct sl_steer *s, const struct tenant *t, struct tune *tune,
                       uint64_t need_permille, bool together)
 {
-    uint64_t run_ns = RUN * SL_STEER_PERIOD_NS;
-    if (tune->settles)
-        return;
-    bool lacked = together ? tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH
-                           : t->capped_until_ns + run_ns < s->now_ns;
-    tune->lacked[tune->at] = lacked ? tune->lacked[tune->at] + 1 : 0;
-}
-
-static bool lacks(const struct tune *tune, uint32_t i)
-{
-    return tune->lacked[i] >= LACKED;
+    bool unreached = s->now_ns > tune->in_use_ns + UNREACHED_NS &&
+                     s->now_ns > t->capped_until_ns + UNREACHED_NS;
+    if (!tune->settles)
+        tune->lacks[tune->at] =
+            together ? tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH : unreached;
 }
 
 /* The first slice is the longest: it is for busy tenants that lack time with every slice. */
 static bool better(const struct tune *tune, uint32_t i, uint32_t than)
 {
-    if (lacks(tune, i) || lacks(tune, than))
-        return !lacks(tune, i);
+    if (tune->lacks[i] || tune->lacks[than])
+        return !tune->lacks[i];
     return tune->light_got[i] > tune->light_got[than];
+}
+
+static bool hopeless(const struct tune *tune, uint32_t n)
+{
+    int64_t best = 0;
+    for (uint32_t i = 0; i < n; i++)
+        best = !tune->lacks[i] && tune->light_got[i] > best ? tune->light_got[i] : best;
+    return tune->tried[tune->at] == ENOUGH_TRIED && tune->light_got[tune->at] < best / 6 * 5;
 }
 
 static uint32_t choose(struct tune *tune, uint32_t n)
@@ -118,18 +122,19 @@ uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_
     struct tune *tune = &t->tune;
     struct used u = used_now(s, t, together);
     if (tune->slices_us != slices_us) /* another situation: earlier figures are of no use */
-        *tune = (struct tune){.slices_us = slices_us, .left = RUN, .settles = true};
+        *tune = (struct tune){.slices_us = slices_us, .left = SETTLING, .settles = true};
     else if (s->now_ns != tune->since_ns)
         score(tune, &u, s->now_ns);
     else
         return slices_us[tune->at];
     begin_period(tune, &u, s->now_ns);
     tune->fresh = tune->settles;
-    if (tune->left == 0) {
+    if (tune->left == 0 || hopeless(tune, n)) {
         uint32_t before = tune->at;
         judge_run(s, t, tune, need_permille, together);
         tune->at = choose(tune, n);
         tune->fresh = tune->at != before || !tune->tried[tune->at];
+        tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
         tune->left = RUN;
         tune->settles = false;
     }
