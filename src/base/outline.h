@@ -13,9 +13,9 @@
 #include "base/err.h"
 
 struct sl_outline {
-    char *key;                    /* NULL in the root */
-    char *value;                  /* NULL: it has keys below it, or nothing */
-    unsigned line, column;        /* of the key, from 1 */
+    char *key;             /* NULL in the root */
+    char *value;           /* NULL: it has keys below it, or nothing */
+    unsigned line, column; /* of the key, from 1 */
     unsigned value_line, value_column;
     struct sl_outline *first, *next; /* the keys below it, in their order */
 };

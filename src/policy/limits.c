@@ -25,8 +25,7 @@ struct sl_limits_verdict sl_limits_check(const struct sl_limits *limits,
     for (int k = 0; k < SL_LIMITS; k++) {
         uint64_t most = limits->of[k].most, want = asked->of[k];
         uint64_t used = k == SL_LIMIT_PRIORITY ? 0 : others->of[k];
-        if (most == SL_LIMIT_NONE || want <= before->of[k] ||
-            (want <= most && used <= most - want))
+        if (most == SL_LIMIT_NONE || want <= before->of[k] || (want <= most && used <= most - want))
             continue;
         struct sl_limits_verdict v = {.answer = want > most ? SL_LIMITS_NEVER : SL_LIMITS_LATER,
                                       .kind = (enum sl_limit_kind)k,
