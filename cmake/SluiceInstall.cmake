@@ -10,6 +10,12 @@ install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.bash"
 install(FILES "${CMAKE_SOURCE_DIR}/completions/_sluice" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.fish"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+# One arbiter for all users of a machine. Nothing enables the units; systemd also searches /usr/local/lib.
+configure_file("${CMAKE_SOURCE_DIR}/packaging/sluice-arbiter.service.in"
+  "${CMAKE_BINARY_DIR}/packaging/sluice-arbiter.service" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/packaging/sluice-arbiter.service" "${CMAKE_SOURCE_DIR}/packaging/sluice-arbiter.socket"
+  DESTINATION lib/systemd/system)
+install(FILES "${CMAKE_SOURCE_DIR}/packaging/arbiter.yaml" DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice")
 if(TARGET sim_cuda)
   install(TARGETS sim_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/sluice/sim" NAMELINK_SKIP)
 endif()

@@ -78,9 +78,9 @@ _sluice() {
     elif [[ $verb == lease && $prev == delete ]]; then
         words=$("$program" words --leases "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
-    elif [[ $verb == config && $prev == config ]]; then
+    elif [[ ($verb == config || $verb == arbiter) && $prev == $verb ]]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$cur")
-    elif [[ $verb == config || $verb == simulate ]]; then
+    elif [[ $verb == config || $verb == arbiter || $verb == simulate ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     elif [[ $verb == run ]]; then

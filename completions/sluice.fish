@@ -99,8 +99,8 @@ function __sluice_complete
             else if test $previous = delete
                 $program words --leases $world 2>/dev/null
             end
-        case config
-            if test $previous = config
+        case config arbiter
+            if test $previous = $verb
                 echo check
             else
                 __fish_complete_path "$current"

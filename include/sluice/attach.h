@@ -61,9 +61,12 @@ struct sl_msg {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t size; /* of the whole message */
-    uint32_t reserved;
+    uint32_t size;     /* of the whole message */
+    uint32_t reserved; /* 0; in TENANT: SL_OWNER_TOLD of the user who made the tenant */
 };
+
+/* A uid in a field that is 0 where nothing is told (by an arbiter of an earlier version). */
+#define SL_OWNER_TOLD(uid) ((uint32_t)(uid) + 1U)
 
 #define SL_NO_SLOT UINT32_MAX
 

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/lane.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -36,6 +37,13 @@
 #define HEAR_NS            (10 * SL_NS_PER_MS)
 #define HEAR_BURST         64
 #define HEAR_PAUSE_NS      (50 * SL_NS_PER_MS)
+/* The rates of control connections and of requests of one user of a shared arbiter. A `sluice status` is one connection
+ * and one request. */
+#define CLIENT_NS          SL_NS_PER_MS
+#define CLIENT_BURST       1024
+#define ASK_NS             (2 * SL_NS_PER_MS)
+#define ASK_BURST          512
+#define ASK_PAUSE_NS       (20 * SL_NS_PER_MS)
 /* After the kernel refused a descriptor. */
 #define PAUSE_NS           (100 * SL_NS_PER_MS)
 
@@ -68,16 +76,34 @@ static int64_t left_over(const struct arbiter *a, int64_t *ret_limit)
     return limit - used;
 }
 
+static int64_t held_by_person(const struct arbiter *a, uid_t uid)
+{
+    int64_t n = 0;
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        n += t->owner == uid ? TENANT_DESCRIPTORS + held_by(t) : 0;
+    for (const struct client *c = a->clients; c; c = c->next)
+        n += c->uid == uid;
+    return n;
+}
+
 int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t)
 {
     int64_t limit, left = left_over(a, &limit);
-    return left - (limit / 8 < RESERVE_MAX ? limit / 8 : RESERVE_MAX) - held_by(t);
+    int64_t held = sl_arb_is_shared(a, t->owner) ? held_by_person(a, t->owner) : held_by(t);
+    return left - (limit / 8 < RESERVE_MAX ? limit / 8 : RESERVE_MAX) - held;
 }
 
-bool sl_arb_room_for_client(const struct arbiter *a)
+int sl_arb_admit_client(struct arbiter *a, const struct client *c, struct sl_err *err)
 {
     int64_t limit, left = left_over(a, &limit);
-    return left > (int64_t)a->client_count;
+    if (!sl_arb_is_shared(a, c->uid))
+        return left > (int64_t)a->client_count ? 0
+                                               : sl_err_set(err, -EMFILE, SL_E_ARBITER_DESCRIPTORS);
+    if (bucket(&sl_arb_person(a, c->uid)->connected_ns, a->now_ns, CLIENT_NS, CLIENT_BURST))
+        return sl_err_set(err, -EBUSY, SL_E_PERSON_BUSY);
+    if (left <= held_by_person(a, c->uid))
+        return sl_err_set(err, -EMFILE, SL_E_PERSON_DESCRIPTORS);
+    return 0;
 }
 
 void sl_arb_send_error(int sock, int code, const char *text)
@@ -131,6 +157,11 @@ bool sl_arb_may_connect(struct arbiter *a, struct tenant *t)
     return wait == 0;
 }
 
+void sl_arb_not_counted(struct tenant *t)
+{
+    t->connected_ns -= CONNECT_NS;
+}
+
 void sl_arb_heard(struct arbiter *a, struct member *m)
 {
     uint64_t wait = bucket(&m->heard_ns, a->now_ns, HEAR_NS, HEAR_BURST);
@@ -140,6 +171,35 @@ void sl_arb_heard(struct arbiter *a, struct member *m)
     pause_listener(a, &m->conn, &m->hear_again_ns, wait + HEAR_PAUSE_NS);
     if (t->hear_due_ns == 0 || m->hear_again_ns < t->hear_due_ns)
         t->hear_due_ns = m->hear_again_ns;
+}
+
+void sl_arb_asked_again(struct arbiter *a, struct client *c)
+{
+    if (!sl_arb_is_shared(a, c->uid))
+        return;
+    struct person *p = sl_arb_person(a, c->uid);
+    uint64_t wait = bucket(&p->asked_ns, a->now_ns, ASK_NS, ASK_BURST);
+    if (!wait)
+        return;
+    p->asked_ns += ASK_NS; /* it was answered: it counts */
+    if (c->out_head)       /* a client with unread answers is not heard anyway */
+        return;
+    pause_listener(a, &c->conn, &c->hear_again_ns, wait + ASK_PAUSE_NS);
+    if (a->ask_again_ns == 0 || c->hear_again_ns < a->ask_again_ns)
+        a->ask_again_ns = c->hear_again_ns;
+}
+
+static void hear_clients_again(struct arbiter *a)
+{
+    a->ask_again_ns = 0;
+    for (struct client *c = a->clients; c; c = c->next) {
+        if (c->out_head) /* its connection waits to be written to */
+            c->hear_again_ns = 0;
+        resume_listener(a, &c->conn, &c->hear_again_ns);
+        if (c->hear_again_ns && (a->ask_again_ns == 0 || c->hear_again_ns < a->ask_again_ns))
+            a->ask_again_ns = c->hear_again_ns;
+    }
+    sl_arb_people_forget(a, false);
 }
 
 static void hear_again(struct arbiter *a, struct tenant *t)
@@ -206,7 +266,9 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 uint64_t sl_arb_admit_tick(struct arbiter *a)
 {
     resume_listener(a, &a->control, &a->control_again_ns);
-    uint64_t next = sooner(UINT64_MAX, a->control_again_ns);
+    if (a->ask_again_ns && a->now_ns >= a->ask_again_ns)
+        hear_clients_again(a);
+    uint64_t next = sooner(sooner(UINT64_MAX, a->control_again_ns), a->ask_again_ns);
     for (struct tenant *t = a->tenants; t; t = t->next) {
         resume_listener(a, &t->listener, &t->listen_again_ns);
         if (t->hello_due_ns && a->now_ns >= t->hello_due_ns)

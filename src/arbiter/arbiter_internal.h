@@ -35,6 +35,7 @@ struct waiter;
 struct sl_lane;
 struct sl_lanes;
 struct sl_received;
+struct sl_rules;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -125,6 +126,7 @@ struct terms {
 
 struct tenant {
     char name[SL_NAME_MAX];
+    uid_t owner;          /* the user who made it: saved, and never changed */
     uint64_t id;          /* never reused, unlike its name */
     struct sl_lane *lane; /* closes the descriptors that its processes passed; NULL until there
                            * are some */
@@ -193,11 +195,22 @@ struct audit_finding {
     struct sl_msg_audit msg;
 };
 
+/* A user with connections to a shared arbiter, for as long as the rates of the last moments matter. */
+struct person {
+    struct person *next;
+    uid_t uid;
+    uint64_t connected_ns, asked_ns; /* rate limits of control connections and of requests */
+};
+
 /* A control connection and its unread answers. */
 struct client {
     struct source conn;
     pid_t pid;
-    struct waiter *waiter; /* NULL: it does not stand in line */
+    uid_t uid;   /* who it is: people.c */
+    gid_t *gids; /* all groups of the process that connected */
+    size_t gid_count;
+    uint64_t hear_again_ns; /* 0, or the time until which its requests wait */
+    struct waiter *waiter;  /* NULL: it does not stand in line */
     struct client *next;
     struct outgoing *out_head, *out_tail;
 };
@@ -208,9 +221,14 @@ struct arbiter {
     int dir_fd;     /* opt.dir */
     int tenants_fd; /* opt.dir/t */
     int kept_fd;    /* opt.dir/k: a directory with its socket for each kept tenant */
+    int users_fd;   /* opt.dir/u: likewise for kept tenants of other users than ours */
     int lock_fd;
     struct source control;
-    struct source signals; /* stop.c: SIGTERM and SIGINT */
+    struct source signals;  /* stop.c: SIGTERM and SIGINT */
+    struct source reread;   /* reload.c: SIGHUP, and rules that were read */
+    struct sl_rules *rules; /* who may use us, and how much each may have; NULL: our user alone */
+    struct person *people;
+    uint64_t ask_again_ns; /* 0, or when to read requests of talkative users again */
     struct source timer;
     struct source received; /* bell of the lanes */
     struct sl_lanes *lanes;
@@ -247,6 +265,7 @@ static inline uint64_t least(uint64_t a, uint64_t b)
 /* loop.c */
 /* Calls `ready` when the descriptor is readable. */
 int sl_arb_watch(struct arbiter *a, struct source *s, struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_open_to_group(struct arbiter *a, const char *socket, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
 
 /* stop.c */
@@ -262,14 +281,49 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 /* Takes a connection whose next packet has descriptors; sl_arb_visitor_received returns it. */
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer);
 
+/* reload.c: reads the rules again on SIGHUP, in a thread of its own */
+int sl_arb_reload_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_reload_close(struct arbiter *a);
+
+/* people.c: several users */
+/* Who is at the other end, and may it use this arbiter? */
+int sl_arb_identify(struct arbiter *a, struct client *c, int fd, struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_may_change(const struct client *c, const struct tenant *t,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* Does it belong to another user than ours? Only root serves others: an arbiter of one user serves that user and root. */
+bool sl_arb_is_foreign(const struct tenant *t);
+/* May a process of this user become a process of the tenant? */
+bool sl_arb_may_attach(const struct tenant *t, uid_t uid);
+struct person *sl_arb_person(struct arbiter *a, uid_t uid);
+void sl_arb_people_forget(struct arbiter *a, bool all); /* those of whom nothing has to be known */
+/* Is this user one of several? Then it may have a part only. */
+bool sl_arb_is_shared(const struct arbiter *a, uid_t uid);
+int sl_arb_person_room(const struct arbiter *a, uid_t uid, struct sl_err *err) SL_MUST_CHECK;
+/* May the user have this? -EDQUOT: not while its other tenants run. -EFBIG: never. */
+int sl_arb_limits_new(struct arbiter *a, const struct client *c, const struct sl_msg_lease *ask,
+                      struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_limits_set(const struct arbiter *a, const struct client *c,
+                      const struct sl_msg_lease *ask, const struct tenant *t,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* Does a limit of the user keep a request from going on? `why` may be NULL. */
+bool sl_arb_limits_hold(struct arbiter *a, const struct client *c, const struct sl_msg_lease *ask,
+                        char *why, size_t size);
+/* Nothing was asked for: not more than the user may have. */
+void sl_arb_limits_priority(const struct arbiter *a, const struct client *c,
+                            struct sl_msg_lease *ask);
+
 /* admit.c: which processes may connect now */
 /* How many connections the tenant may add; ≤ 0: none. */
 int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t);
-bool sl_arb_room_for_client(const struct arbiter *a);
+int sl_arb_admit_client(struct arbiter *a, const struct client *c,
+                        struct sl_err *err) SL_MUST_CHECK;
+/* A request of the client came. If its user sends too many, the client is not heard for a while. */
+void sl_arb_asked_again(struct arbiter *a, struct client *c);
 void sl_arb_send_error(int sock, int code, const char *text);
 void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
 int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: the listener pauses */
+void sl_arb_not_counted(struct tenant *t); /* the last connection was none of its processes */
 /* A packet of the process came. If packets come too often, the process is ignored for a while. */
 void sl_arb_heard(struct arbiter *a, struct member *m);
 /* The visitor is silent so far: other silent visitors may have to go. */
@@ -283,7 +337,7 @@ int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err) SL_MUST_CHECK
 void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t);
 
 /* tenant.c */
-int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
+int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, const struct client *by,
                          const struct sl_line_gpus *barred, struct tenant **ret,
                          struct sl_err *err) SL_MUST_CHECK;
 /* Would it be created, or refused for good? False: there is no room now. */
@@ -292,8 +346,8 @@ bool sl_arb_tenant_fits(struct arbiter *a, const struct sl_msg_lease *ask,
 bool sl_arb_is_for_now(int rc); /* sl_arb_tenant_create refused for a reason that may pass */
 /* Made by this process, and not kept. */
 struct tenant *sl_arb_tenant_of(struct arbiter *a, pid_t pid, uint64_t start);
-int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
-                      size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_tenant_set(struct arbiter *a, const struct client *by, const struct sl_msg_lease *ask,
+                      char *remark, size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
 struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages */
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t); /* with sockets and state file */
@@ -303,7 +357,7 @@ bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
 void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
 void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
-int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
+int sl_arb_tenant_remove(struct arbiter *a, const struct client *by, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 
@@ -317,6 +371,9 @@ int sl_arb_check_cores(struct arbiter *a, const struct sl_msg_lease *ask, const 
 /* All GPUs that a request may mean. */
 int sl_arb_wants(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_line_gpus *ret,
                  struct sl_err *err) SL_MUST_CHECK;
+/* The GPUs that a new tenant would have; where one of several is to be chosen, the largest. Returns how many; 0: the
+ * request is wrong. */
+uint32_t sl_arb_meant(struct arbiter *a, const struct sl_msg_lease *ask, uint32_t gpu[SL_MAX_GPUS]);
 bool sl_arb_ever_fits(struct arbiter *a,
                       const struct sl_msg_lease *ask); /* without other tenants */
 /* What a request asks for and what is left, for people. False: nothing is missing. */
@@ -353,8 +410,9 @@ struct asked sl_arb_asked(const struct sl_msg_lease *ask);
 /* 0 with *ret: the requested tenant exists already; *ret NULL: it is new. */
 int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant **ret,
                      struct sl_err *err) SL_MUST_CHECK;
-int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err) SL_MUST_CHECK;
-void sl_arb_kept_rmdir(struct arbiter *a, const char *name);
+int sl_arb_kept_dir(const struct arbiter *a, const struct tenant *t); /* kept_fd or users_fd */
+int sl_arb_kept_mkdir(struct arbiter *a, const struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_kept_rmdir(int dir_fd, const char *name);
 void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
 
 /* state.c */

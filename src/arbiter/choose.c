@@ -218,6 +218,22 @@ int sl_arb_wants(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_li
     return 0;
 }
 
+uint32_t sl_arb_meant(struct arbiter *a, const struct sl_msg_lease *ask, uint32_t gpu[SL_MAX_GPUS])
+{
+    struct candidates from;
+    if (list(a, ask, &from, NULL) < 0 || from.count == 0)
+        return 0;
+    if (!(ask->flags & SL_LEASE_ANY)) {
+        memcpy(gpu, from.gpu, from.count * sizeof(*gpu));
+        return from.count;
+    }
+    gpu[0] = from.gpu[0];
+    for (uint32_t i = 1; i < from.count; i++)
+        if (a->gpu[from.gpu[i]].total_bytes > a->gpu[gpu[0]].total_bytes)
+            gpu[0] = from.gpu[i];
+    return 1;
+}
+
 /* On an empty card. */
 static bool ever_fits(struct arbiter *a, const struct sl_msg_lease *ask, uint32_t gpu, uint32_t i)
 {

@@ -2,11 +2,14 @@
 #include "arbiter/client.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "arbiter/errors.h"
 #include "base/clock.h"
@@ -16,6 +19,22 @@
 #define ANSWER_TIMEOUT_MS 10000
 #define STATUS_MAX        65536 /* of each kind: a longer list comes from a broken peer */
 
+static int not_in_group(const struct sl_arbiter_dir *place, struct sl_err *err)
+{
+    char group[64], user[64];
+    const struct group *g = getgrgid(place->group);
+    const struct passwd *u = getpwuid(geteuid());
+    if (g)
+        (void)snprintf(group, sizeof(group), "%s", g->gr_name);
+    else
+        (void)snprintf(group, sizeof(group), "%u", (unsigned)place->group);
+    if (u)
+        (void)snprintf(user, sizeof(user), "%s", u->pw_name);
+    else
+        (void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
+    return sl_err_set(err, -EACCES, SL_E_SYSTEM_GROUP, place->dir, group, user, group, user);
+}
+
 int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
     int rc = sl_arbiter_dir_check(place, err);
@@ -24,6 +43,8 @@ int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
     if (rc < 0)
         return rc;
     int fd = sl_packet_connect(place->socket, err);
+    if (fd == -EACCES && place->system)
+        return not_in_group(place, err);
     if (fd == -ENOENT || fd == -ECONNREFUSED)
         return sl_err_set(err, -ENOENT, SL_E_NO_ARBITER, place->dir);
     return fd;
@@ -52,6 +73,8 @@ static int wait_for_answer(int fd, struct sl_err *err)
     int pid = sl_client_peer_pid(fd);
     if (rc != -ETIMEDOUT || pid <= 0)
         return rc < 0 ? sl_err_wrap(err, "asking the arbiter") : rc;
+    if (pid == 1) /* the service manager still holds the socket for it */
+        return sl_err_set(err, rc, SL_E_SYSTEM_SILENT, ANSWER_TIMEOUT_MS / 1000);
     return sl_err_set(err, rc, SL_E_ARBITER_SILENT, pid, ANSWER_TIMEOUT_MS / 1000, pid);
 }
 
@@ -230,8 +253,10 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     union sl_packet got = {.h = {0}};
     sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
     int rc = sl_packet_send(fd, &question, NULL, 0, err);
-    if (rc == -EPIPE)
-        return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
+    if (rc == -EPIPE) { /* it may have sent the reason before it closed the connection */
+        rc = receive(fd, &got, err);
+        return rc < 0 && rc != -ECONNRESET ? rc : sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
+    }
     if (rc < 0)
         return sl_err_wrap(err, "asking the arbiter");
     while (rc == 0) {

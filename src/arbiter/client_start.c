@@ -22,6 +22,7 @@
 #define READY_FD         3
 #define READY_TIMEOUT_NS (60 * SL_NS_PER_S) /* the driver may load firmware into eight cards */
 #define RETRY_NS         (10 * SL_NS_PER_MS)
+#define SYSTEM_BACK_NS   (10 * SL_NS_PER_S)
 
 #define EXIT_LOST 74 /* it could not even report why */
 
@@ -191,9 +192,23 @@ static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_star
     return judge(pid, said, ret, err);
 }
 
+/* The system's arbiter is started by the system. One that was killed comes back soon. */
+static int await_system(const struct sl_arbiter_dir *place, struct sl_err *err)
+{
+    uint64_t deadline_ns = sl_now_ns() + SYSTEM_BACK_NS;
+    int fd = sl_client_connect(place, err);
+    while (fd == -ENOENT && sl_now_ns() < deadline_ns) {
+        sl_sleep_ns(RETRY_NS);
+        fd = sl_client_connect(place, err);
+    }
+    return fd == -ENOENT ? sl_err_set(err, -ENOENT, SL_E_SYSTEM_DOWN, place->dir) : fd;
+}
+
 int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
                     struct sl_err *err)
 {
+    if (place->system)
+        return await_system(place, err);
     int rc = sl_arbiter_dir_make(place, err);
     if (rc < 0)
         return rc;

@@ -36,6 +36,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
         free(o);
     }
     sl_arb_hang_up(a, NULL, &c->conn);
+    free(c->gids);
     free(c);
 }
 
@@ -99,17 +100,19 @@ static int make_tenant(struct arbiter *a, struct client *c, const struct sl_msg_
     if ((ask->flags & (SL_LEASE_WAIT | SL_LEASE_KEEP)) == SL_LEASE_WAIT)
         return sl_arb_line_ask(a, c, ask, ret, err);
     struct sl_line_gpus barred = sl_arb_line_barred(a, ask);
-    int rc = sl_arb_tenant_create(a, ask, c->pid, &barred, ret, err);
+    int rc = sl_arb_tenant_create(a, ask, c, &barred, ret, err);
     if (rc != -ENOSPC || (ask->flags & SL_LEASE_KEEP))
         return rc;
     return sl_arb_ever_fits(a, ask) ? rc : -EFBIG; /* waiting would be of no use */
 }
 
-static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
+static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_lease *asked)
 {
     struct sl_err err = SL_ERR_INIT;
     struct tenant *t = NULL;
-    int rc = make_tenant(a, c, ask, &t, &err);
+    struct sl_msg_lease ask = *asked;
+    sl_arb_limits_priority(a, c, &ask);
+    int rc = make_tenant(a, c, &ask, &t, &err);
     if (rc == 1) /* it stands in line, and is told so by line.c */
         return 0;
     if (rc < 0)
@@ -164,6 +167,7 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         .oom_count = t->past.oom_count,
     };
     sl_packet_init(&m->h, SL_MSG_TENANT, sizeof(*m));
+    m->h.reserved = SL_OWNER_TOLD(t->owner);
     memcpy(m->about, t->about, sizeof(m->about));
     memcpy(m->name, t->name, sizeof(m->name));
     for (const struct member *k = t->members; k && l; k = k->next) {
@@ -261,10 +265,10 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
     case SL_MSG_CREATE:
         return on_create(a, c, &p->lease);
     case SL_MSG_SET:
-        return answer_result(a, c, sl_arb_tenant_set(a, &p->lease, remark, sizeof(remark), &err),
+        return answer_result(a, c, sl_arb_tenant_set(a, c, &p->lease, remark, sizeof(remark), &err),
                              &err, remark);
     case SL_MSG_REMOVE:
-        return answer_result(a, c, sl_arb_tenant_remove(a, &p->lease, &err), &err, "");
+        return answer_result(a, c, sl_arb_tenant_remove(a, c, &p->lease, &err), &err, "");
     case SL_MSG_STATUS:
         return on_status(a, c);
     case SL_MSG_PROCESSES:
@@ -290,6 +294,8 @@ static void client_ready(struct arbiter *a, struct source *s)
         return;
     if (rc < 0 || on_request(a, c, &p) < 0)
         sl_arb_client_remove(a, c);
+    else
+        sl_arb_asked_again(a, c);
 }
 
 void sl_arb_control_ready(struct arbiter *a, struct source *s)
@@ -297,20 +303,17 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s)
     int fd = sl_arb_accept(a, s, &a->control_again_ns);
     if (fd < 0)
         return;
-    if (!sl_arb_room_for_client(a)) {
-        sl_arb_refuse(a, NULL, fd, -EMFILE, SL_E_ARBITER_DESCRIPTORS);
-        return;
-    }
-    struct ucred peer;
-    socklen_t size = sizeof(peer);
-    /* The directory's mode keeps strangers out, but a descriptor may be passed to a stranger. */
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-        (peer.uid != geteuid() && peer.uid != 0)) {
-        sl_arb_hang_up(a, NULL, &(struct source){.fd = fd});
-        return;
-    }
     struct client *c = sl_xcalloc(1, sizeof(*c));
-    c->pid = peer.pid;
+    struct sl_err err = SL_ERR_INIT;
+    int rc = sl_arb_identify(a, c, fd, &err);
+    if (rc == 0)
+        rc = sl_arb_admit_client(a, c, &err);
+    if (rc < 0) {
+        sl_arb_refuse(a, NULL, fd, rc, err.msg);
+        free(c->gids);
+        free(c);
+        return;
+    }
     c->conn = (struct source){.fd = fd, .ready = client_ready};
     c->next = a->clients;
     a->clients = c;

@@ -23,12 +23,25 @@ static int too_long(struct sl_err *err, const char *what)
     return sl_err_set(err, -ENAMETOOLONG, SL_E_PLACE_LONG, what, SL_CONTROL_SOCKET);
 }
 
+/* Only root can have put such a socket there: the directory is checked like every other (check_dir). */
+bool sl_arbiter_dir_is_system(const char *dir, gid_t *ret_group)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, SL_CONTROL_SOCKET);
+    if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || st.st_uid != 0 || !(st.st_mode & S_IWGRP))
+        return false;
+    if (ret_group)
+        *ret_group = st.st_gid;
+    return true;
+}
+
 /* The directory for real GPUs. An XDG_RUNTIME_DIR of another user (su, sudo) is ignored. */
 static void default_base(char *buf, size_t size)
 {
     uid_t uid = geteuid();
     if (uid == 0) {
-        (void)snprintf(buf, size, "/run/sluice");
+        (void)snprintf(buf, size, SL_SYSTEM_DIR);
         return;
     }
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -119,7 +132,11 @@ int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir 
             return rc;
     } else {
         char base[sizeof(p.dir) - sizeof(name)];
-        default_base(base, sizeof(base));
+        (void)snprintf(p.dir, sizeof(p.dir), SL_SYSTEM_DIR "%s%s", sim ? "/" : "", name);
+        if (sl_arbiter_dir_is_system(p.dir, NULL))
+            (void)snprintf(base, sizeof(base), SL_SYSTEM_DIR);
+        else
+            default_base(base, sizeof(base));
         if (sim) {
             (void)snprintf(p.parent, sizeof(p.parent), "%s", base);
             (void)snprintf(p.dir, sizeof(p.dir), "%s/%s", base, name);
@@ -130,6 +147,14 @@ int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir 
     if ((size_t)snprintf(p.socket, sizeof(p.socket), "%s/%s", p.dir, SL_CONTROL_SOCKET) >=
         sizeof(p.socket))
         return too_long(err, p.dir);
+    p.system = sl_arbiter_dir_is_system(p.dir, &p.group);
+    if (p.system && geteuid() != 0) {
+        char base[sizeof(p.own) - sizeof(name)];
+        default_base(base, sizeof(base));
+        (void)snprintf(p.own, sizeof(p.own), "%s%s%s", base, sim ? "/" : "", name);
+    } else {
+        memcpy(p.own, p.dir, sizeof(p.own));
+    }
     /* The file's name contains the cards' name: with --dir, simulations of different cards must not share a file. */
     if (sim)
         (void)snprintf(p.sim_state, sizeof(p.sim_state), "%s/%s.state", p.dir, name);
@@ -174,6 +199,14 @@ static int make_one(const char *path, struct sl_err *err)
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return sl_err_errno(err, errno, SL_E_PLACE_MAKE, path);
     return check_dir(path, err);
+}
+
+int sl_arbiter_dir_own(const struct sl_arbiter_dir *place, struct sl_err *err)
+{
+    if (strcmp(place->own, place->dir) == 0)
+        return 0; /* checked already */
+    int rc = sl_fs_mkdirs(place->own, 0700, err);
+    return rc < 0 ? rc : check_dir(place->own, err);
 }
 
 int sl_arbiter_dir_make(const struct sl_arbiter_dir *place, struct sl_err *err)

@@ -80,6 +80,87 @@ SL_ERROR(TENANT_KEPT_INCOMPLETE, "a tenant of a container needs a name and the U
 SL_ERROR(TENANT_UNKNOWN, "no tenant is named \"%s\"; `sluice status` lists them",
     "no tenant with this name runs", "a name of `sluice status`");
 
+SL_ERROR_PART("people");
+
+SL_ERROR(LIMIT_MEMORY,
+    "%s may have %s of GPU memory in all (%s line %u), has %s, and asked for %s: ask for less, or end another tenant "
+    "of this user",
+    "the sum of the memory of all tenants of one user, on all GPUs, would be more than the file allows",
+    "ask for less, end one of your tenants, add `--wait`, or ask the administrator for a higher limit");
+SL_ERROR_ALSO(LIMIT_MEMORY_NEVER,
+    "%s may have %s of GPU memory in all (%s line %u), and asked for %s: ask for less, or ask the administrator for a "
+    "higher limit");
+SL_ERROR_ALSO(LIMIT_MEMORY_UNSAID,
+    "%s may have %s of GPU memory in all (%s line %u), and a tenant without --memory could take more: name an amount "
+    "with --memory");
+SL_ERROR_ALSO(LIMIT_CORES,
+    "%s may be promised %s %% of one GPU's time in all (%s line %u), has %s %%, and asked for %s %%: ask for less, or "
+    "end another tenant of this user");
+SL_ERROR_ALSO(LIMIT_CORES_NEVER,
+    "%s may be promised %s %% of one GPU's time in all (%s line %u), and asked for %s %%: ask for less, or ask the "
+    "administrator for a higher limit");
+SL_ERROR_ALSO(LIMIT_TENANTS, "%s may have %s tenants at a time (%s line %u), and has %s: end one of them first");
+SL_ERROR_ALSO(LIMIT_PRIORITY, "%s may ask for priority %s at most (%s line %u), not for %s: ask for a lower one");
+SL_ERROR(TENANT_FOREIGN, "tenant %s belongs to another user (uid %u): only that user and root may change it",
+    "each user may change only tenants of their own", "ask that user, or root");
+SL_ERROR(ATTACH_FOREIGN,
+    "this tenant belongs to another user: only processes of that user, and of its own containers, may join it; for a "
+    "container that root's container service starts with another user, let root make the lease",
+    "a process of one user connected to the socket of another user's tenant (log of libsluice)",
+    "start the program with `sluice run` of its own user; leases for containers of other users are made by root");
+SL_ERROR(ARBITER_PRIVATE, "this arbiter serves only the user who runs it",
+    "a process of another user reached the socket", "use your own arbiter: `sluice run` starts it");
+SL_ERROR(PERSON_GROUP,
+    "this arbiter serves the users of the group %s: let root run `usermod -aG %s USER` (yours has uid %u), then log in "
+    "again",
+    "the user is not in the group that the file of the arbiter names", "join the group, and log in again");
+SL_ERROR_ALSO(SYSTEM_GROUP,
+    "the system's arbiter (%s) serves the GPUs of this machine for the group %s, and %s is not in it here: let root "
+    "run `usermod -aG %s %s`, then log in again");
+SL_ERROR(PERSON_TENANTS,
+    "you have %u tenants, and the arbiter has room for only %u more of all users: end some of yours first",
+    "one user may not take the last places for tenants", "end some of your tenants");
+SL_ERROR_ALSO(PERSON_LINE,
+    "%u of your commands wait in line, and there are only %u places left for all users: end some of yours first");
+SL_ERROR_ALSO(PERSON_DESCRIPTORS,
+    "your tenants and commands use as many connections as the arbiter has left for all users: end some of yours");
+SL_ERROR_ALSO(PERSON_BUSY, "this user connects to the arbiter too often: try again in a second");
+SL_ERROR(SYSTEM_DOWN,
+    "the system's arbiter (%s) does not answer: start it with `systemctl start sluice-arbiter`, or with `sluice "
+    "arbiter --system` where there is no systemd",
+    "the arbiter was killed, and nothing has started it again; tenants that run keep their limits",
+    "start it; to go back to an arbiter for each user, remove its socket `arbiter.sock`");
+SL_ERROR(SYSTEM_SILENT,
+    "the system's arbiter has not answered for %d s: look at it with `systemctl status sluice-arbiter`; tenants "
+    "continue meanwhile",
+    "the arbiter starts, is stopped, or hangs in the driver",
+    "`systemctl restart sluice-arbiter`: tenants keep running");
+SL_ERROR(SYSTEM_SOCKET_GROUP, "cannot give the socket in %s to the group %s",
+    "the arbiter of the system must run as root", "start it as root");
+SL_ERROR(RULES_KEY, "there is no key \"%.60s\" here: the keys are %s",
+    "a key that the arbiter's file does not have at this place", "one of the keys in the message");
+SL_ERROR_ALSO(RULES_KEY_NEAR, "there is no key \"%.60s\" here: did you mean \"%s\"?");
+SL_ERROR(RULES_NO_VALUE, "\"%.60s\" has no value: write KEY: VALUE",
+    "a key without a value, or with keys below it that do not belong there", "`memory: 40Gi`");
+SL_ERROR_ALSO(RULES_BLOCK, "\"%.60s\" takes keys below it, not a value: write for example {memory: 40Gi, cores: 50}");
+SL_ERROR(RULES_PERCENT,
+    "memory \"%.40s\": write an amount such as 40Gi; a limit is for all GPUs, so a percentage of one card says nothing",
+    "the limit of a user counts memory on all GPUs together", "an amount: `40Gi`, or `unlimited`");
+SL_ERROR_ALSO(RULES_CORES,
+    "cores \"%.40s\" is not a share: write percent of one GPU, for example 50, or 200 for two GPUs");
+SL_ERROR_ALSO(RULES_TENANTS, "tenants \"%.40s\" is not a number from 0 to %d");
+SL_ERROR(RULES_GROUP_UNKNOWN,
+    "no group is named \"%.60s\" here: let root run `groupadd --system %.60s`, or name another",
+    "the group that may use the arbiter does not exist", "make the group, or name another with `group:`");
+SL_ERROR_ALSO(RULES_NO_GROUP,
+    "no group is named \"%s\" here: let root run `groupadd --system %s`, or name another with `group:` in %s");
+SL_ERROR(RULES_NO_FILE, "%s is not a file",
+    "a directory or a device has the name of the arbiter's file", "name the file with `--config`");
+SL_ERROR(RULES_WRITABLE, "other users can write %s: run `chown root %s` and `chmod go-w %s`",
+    "who writes the file gives out the GPUs", "let root own it, and nobody else write it");
+SL_ERROR(RULES_KEPT_LOG, "%s is not in force, and what it said before is: %s",
+    "the file was changed and has a mistake (log)", "correct the line in the message, then reload again");
+
 SL_ERROR_PART("amounts");
 
 SL_ERROR(TENANT_NEEDS_MEMORY, "a tenant needs some memory: ask for example for 1Gi or 25%%",

@@ -68,32 +68,48 @@ int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct t
     return 0;
 }
 
-int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err)
+/* Nobody but our own user reaches k. A user's own container tool must reach u: there the kernel's word on who connects
+ * keeps the others out (sl_arb_may_attach). */
+int sl_arb_kept_dir(const struct arbiter *a, const struct tenant *t)
 {
-    if (mkdirat(a->kept_fd, name, 0755) != 0 && errno != EEXIST)
-        return sl_err_errno(err, errno, "cannot make %s/k/%s", a->opt.dir, name);
+    return sl_arb_is_foreign(t) ? a->users_fd : a->kept_fd;
+}
+
+int sl_arb_kept_mkdir(struct arbiter *a, const struct tenant *t, struct sl_err *err)
+{
+    int dir = sl_arb_kept_dir(a, t);
+    if (mkdirat(dir, t->name, 0755) != 0 && errno != EEXIST)
+        return sl_err_errno(err, errno, "cannot make a directory for %s in %s", t->name,
+                            a->opt.dir);
     /* With any umask of ours: every user of the container must pass through this directory. */
-    if (fchmodat(a->kept_fd, name, 0755, 0) != 0)
-        return sl_err_errno(err, errno, "cannot open %s/k/%s to its container", a->opt.dir, name);
+    if (fchmodat(dir, t->name, 0755, 0) != 0)
+        return sl_err_errno(err, errno, "cannot open the directory of %s to its container",
+                            t->name);
     return 0;
 }
 
-void sl_arb_kept_rmdir(struct arbiter *a, const char *name)
+void sl_arb_kept_rmdir(int dir_fd, const char *name)
 {
     char path[NAME_MAX + sizeof(SL_ATTACH_FILE) + 2];
     (void)snprintf(path, sizeof(path), "%s/" SL_ATTACH_FILE, name);
-    (void)unlinkat(a->kept_fd, path, 0);
-    (void)unlinkat(a->kept_fd, name, AT_REMOVEDIR);
+    (void)unlinkat(dir_fd, path, 0);
+    (void)unlinkat(dir_fd, name, AT_REMOVEDIR);
 }
 
-void sl_arb_kept_sweep(struct arbiter *a)
+static void sweep(struct arbiter *a, int dir_fd)
 {
-    int fd = dup(a->kept_fd);
+    int fd = dup(dir_fd);
     SL_CLEANUP(closedir) DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir)
         return;
     rewinddir(dir);
     for (struct dirent *d = readdir(dir); d; d = readdir(dir))
         if (d->d_name[0] != '.' && !sl_arb_tenant_find(a, d->d_name))
-            sl_arb_kept_rmdir(a, d->d_name);
+            sl_arb_kept_rmdir(dir_fd, d->d_name);
+}
+
+void sl_arb_kept_sweep(struct arbiter *a)
+{
+    sweep(a, a->kept_fd);
+    sweep(a, a->users_fd);
 }

@@ -148,9 +148,23 @@ static void come_back(struct arbiter *a, struct client *c, uint64_t start, uint3
     }
 }
 
+/* Of several users none takes all places: one more only while it has fewer than are left. */
+static int check_places(const struct arbiter *a, uid_t uid, struct sl_err *err)
+{
+    uint32_t has = 0, left = SL_LINE_MAX - a->line.count;
+    for (struct sl_line_place *p = a->line.first; p; p = p->next)
+        has += waiter_of(p)->client && waiter_of(p)->client->uid == uid;
+    if (!sl_arb_is_shared(a, uid) || has < left)
+        return 0;
+    return sl_err_set(err, -EBUSY, SL_E_PERSON_LINE, has, left);
+}
+
 static int join(struct arbiter *a, struct client *c, uint64_t start, uint32_t priority,
                 struct sl_err *err)
 {
+    int rc = check_places(a, c->uid, err);
+    if (rc < 0)
+        return rc;
     struct waiter *w = sl_xcalloc(1, sizeof(*w));
     w->place.priority = priority;
     if (!sl_line_join(&a->line, &w->place)) {
@@ -173,16 +187,17 @@ static int stand(struct arbiter *a, struct waiter *w, const struct sl_msg_lease 
     w->ask = *ask;
     w->place.state = SL_LINE_WAITING;
     w->place.any = ask->flags & SL_LEASE_ANY;
+    w->place.held = sl_arb_limits_hold(a, w->client, ask, NULL, 0);
     sl_arb_line_look(a);
     int rc = sl_arb_wants(a, ask, &w->place.wants, err);
     return rc < 0 ? rc : 1;
 }
 
 /* The arbiter of before made the tenant, and ended before it could say so. */
-static struct tenant *made_before(struct arbiter *a, pid_t pid, uint64_t start)
+static struct tenant *made_before(struct arbiter *a, const struct client *c, uint64_t start)
 {
-    struct tenant *t = start ? sl_arb_tenant_of(a, pid, start) : NULL;
-    if (!t || !t->untold || t->members)
+    struct tenant *t = start ? sl_arb_tenant_of(a, c->pid, start) : NULL;
+    if (!t || !t->untold || t->members || t->owner != c->uid)
         return NULL;
     t->untold = false;
     return t;
@@ -193,14 +208,14 @@ int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lea
 {
     uint64_t start = sl_arb_process_start(c->pid);
     uint32_t priority = priority_of(ask);
-    *ret = c->waiter ? NULL : made_before(a, c->pid, start);
+    *ret = c->waiter ? NULL : made_before(a, c, start);
     if (*ret)
         return 0;
     if (!c->waiter)
         come_back(a, c, start, priority);
     struct sl_line_gpus barred =
         sl_line_before(&a->line, c->waiter ? &c->waiter->place : NULL, priority);
-    int rc = sl_arb_tenant_create(a, ask, c->pid, &barred, ret, err);
+    int rc = sl_arb_tenant_create(a, ask, c, &barred, ret, err);
     if (sl_arb_is_for_now(rc)) {
         if (!sl_arb_ever_fits(a, ask))
             rc = -EFBIG;
@@ -247,7 +262,8 @@ static void tell(struct arbiter *a, struct waiter *w)
     bool same = m.place == w->told.place && m.count == w->told.count && m.turn == w->told.turn;
     if (same && m.place > NEAR)
         return;
-    if (!sl_arb_lacks(a, &w->ask, m.why, sizeof(m.why)))
+    if (!(w->place.held && sl_arb_limits_hold(a, c, &w->ask, m.why, sizeof(m.why))) &&
+        !sl_arb_lacks(a, &w->ask, m.why, sizeof(m.why)))
         (void)snprintf(m.why, sizeof(m.why), "%s",
                        m.place > 1 ? "the commands before it go first"
                                    : "the arbiter checks which memory is in use");
@@ -272,6 +288,9 @@ uint64_t sl_arb_line_tick(struct arbiter *a)
         return a->line_look_ns;
     for (struct sl_line_place *p; (p = sl_line_expire(&a->line, a->now_ns));)
         drop(a, waiter_of(p));
+    for (struct sl_line_place *p = a->line.first; p; p = p->next)
+        p->held = p->state == SL_LINE_WAITING && waiter_of(p)->client &&
+                  sl_arb_limits_hold(a, waiter_of(p)->client, &waiter_of(p)->ask, NULL, 0);
     while (sl_line_call(&a->line, a->now_ns, fits, a))
         ;
     a->line_look_ns = a->now_ns + LOOK_NS;

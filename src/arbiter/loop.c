@@ -9,11 +9,13 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "arbiter/errors.h"
+#include "arbiter/rules.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsutil.h"
@@ -22,6 +24,8 @@
 
 /* Later than this after its time the arbiter was not merely waiting for its turn on the processor. */
 #define LATE_NS (20 * SL_NS_PER_MS)
+
+#define NEW_SOCKET "new.sock" /* not longer than SL_CONTROL_SOCKET */
 
 int sl_arb_watch(struct arbiter *a, struct source *s, struct sl_err *err)
 {
@@ -48,12 +52,19 @@ static void timer_ready(struct arbiter *a, struct source *s)
     (void)ignored;
 }
 
-static int open_inside(struct arbiter *a, const char *name, int *ret_fd, struct sl_err *err)
+/* `passed`: other users pass through to a socket of theirs that they know by name. */
+static int open_inside(struct arbiter *a, const char *name, bool passed, int *ret_fd,
+                       struct sl_err *err)
 {
-    if (mkdirat(a->dir_fd, name, 0700) != 0 && errno != EEXIST)
+    mode_t mode = passed ? 0711 : 0700;
+    if (mkdirat(a->dir_fd, name, mode) != 0 && errno != EEXIST)
         return sl_err_errno(err, errno, "cannot make %s/%s", a->opt.dir, name);
     *ret_fd = openat(a->dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret_fd < 0 ? sl_err_errno(err, errno, "cannot open %s/%s", a->opt.dir, name) : 0;
+    if (*ret_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s/%s", a->opt.dir, name);
+    if (passed && fchmod(*ret_fd, mode) != 0) /* whatever the umask is */
+        return sl_err_errno(err, errno, "cannot open %s/%s to its users", a->opt.dir, name);
+    return 0;
 }
 
 /* One arbiter per directory: the lock is held for life and ends with the process. */
@@ -73,17 +84,54 @@ static int enter_directory(struct arbiter *a, struct sl_err *err)
             return sl_err_set(err, SL_ARBITER_TAKEN, SL_E_ARBITER_SECOND, a->opt.dir);
         return sl_err_errno(err, errno, "cannot lock %s/lock", a->opt.dir);
     }
-    rc = open_inside(a, "t", &a->tenants_fd, err);
-    return rc < 0 ? rc : open_inside(a, "k", &a->kept_fd, err);
+    if (a->rules && fchmod(a->dir_fd, 0755) != 0)
+        return sl_err_errno(err, errno, "cannot open %s to its users", a->opt.dir);
+    rc = open_inside(a, "t", a->rules, &a->tenants_fd, err);
+    if (rc == 0)
+        rc = open_inside(a, "k", false, &a->kept_fd, err);
+    return rc < 0 ? rc : open_inside(a, "u", a->rules, &a->users_fd, err);
+}
+
+int sl_arb_open_to_group(struct arbiter *a, const char *socket, struct sl_err *err)
+{
+    gid_t gid = a->rules->gid;
+    if (fchownat(a->dir_fd, socket, geteuid(), gid, AT_SYMLINK_NOFOLLOW) != 0 ||
+        fchmodat(a->dir_fd, socket, 0660, 0) != 0)
+        return sl_err_errno(err, errno, SL_E_SYSTEM_SOCKET_GROUP, a->opt.dir, a->rules->group);
+    return 0;
+}
+
+/* sl_arbiter_dir_find() knows the system's socket by its group. So there is no moment without it: the new socket takes
+ * the place of one that a killed arbiter left when it belongs to the group already. */
+static int share_control(struct arbiter *a, struct sl_err *err)
+{
+    int rc = sl_arb_open_to_group(a, NEW_SOCKET, err);
+    if (rc == 0 && renameat(a->dir_fd, NEW_SOCKET, a->dir_fd, SL_CONTROL_SOCKET) != 0)
+        rc = sl_err_errno(err, errno, "cannot make the socket in %s", a->opt.dir);
+    return rc;
+}
+
+/* From a service manager, which also removes it. To listen again makes us the one whom the kernel names to clients. */
+static int take_inherited(struct arbiter *a, struct sl_err *err)
+{
+    if (listen(a->opt.listen_fd, 4096) != 0 || fcntl(a->opt.listen_fd, F_SETFL, O_NONBLOCK) != 0 ||
+        fcntl(a->opt.listen_fd, F_SETFD, FD_CLOEXEC) != 0)
+        return sl_err_errno(err, errno, "cannot listen on the socket of the service manager");
+    a->control = (struct source){.fd = a->opt.listen_fd, .ready = sl_arb_control_ready};
+    return sl_arb_watch(a, &a->control, err);
 }
 
 static int open_control(struct arbiter *a, struct sl_err *err)
 {
     char path[4096];
-    (void)snprintf(path, sizeof(path), "%s/%s", a->opt.dir, SL_CONTROL_SOCKET);
+    if (a->opt.inherited)
+        return take_inherited(a, err);
+    (void)snprintf(path, sizeof(path), "%s/%s", a->opt.dir,
+                   a->rules ? NEW_SOCKET : SL_CONTROL_SOCKET);
     a->control =
         (struct source){.fd = sl_packet_listen(path, 4096, err), .ready = sl_arb_control_ready};
-    return a->control.fd < 0 ? a->control.fd : sl_arb_watch(a, &a->control, err);
+    int rc = a->control.fd < 0 ? a->control.fd : sl_arb_watch(a, &a->control, err);
+    return rc == 0 && a->rules ? share_control(a, err) : rc;
 }
 
 static int open_plumbing(struct arbiter *a, struct sl_err *err)
@@ -97,6 +145,8 @@ static int open_plumbing(struct arbiter *a, struct sl_err *err)
     if (a->timer.fd < 0)
         return sl_err_errno(err, errno, "cannot create the arbiter's timers");
     int rc = sl_arb_stop_open(a, err);
+    if (rc == 0 && a->rules)
+        rc = sl_arb_reload_open(a, err);
     return rc < 0 ? rc : sl_arb_watch(a, &a->timer, err);
 }
 
@@ -201,7 +251,7 @@ static void go_first(void)
 static void shut_down(struct arbiter *a)
 {
     /* First: a client that sees us end and connects again must not reach us, but find the next arbiter. */
-    if (a->control.fd >= 0)
+    if (a->control.fd >= 0 && !a->opt.inherited)
         (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
     sl_arb_unwatch(a, &a->control);
     /* Tenants with processes keep their state: the next arbiter takes them over. The same holds for tenants whose
@@ -222,10 +272,14 @@ static void shut_down(struct arbiter *a)
         sl_arb_measure_close(a);
     sl_arb_unwatch(a, &a->timer);
     sl_arb_stop_close(a);
+    sl_arb_reload_close(a);
     sl_arb_foreign_close(a);
+    sl_arb_people_forget(a, true);
+    sl_rules_free(a->rules);
     sl_cleanup_close(&a->epoll_fd);
     sl_cleanup_close(&a->tenants_fd);
     sl_cleanup_close(&a->kept_fd);
+    sl_cleanup_close(&a->users_fd);
     sl_cleanup_close(&a->lock_fd);
     sl_cleanup_close(&a->dir_fd);
 }
@@ -268,8 +322,9 @@ int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
     struct arbiter *a = sl_xcalloc(1, sizeof(*a));
     struct sl_err local = SL_ERR_INIT;
     a->opt = *opt;
-    a->epoll_fd = a->dir_fd = a->tenants_fd = a->kept_fd = a->lock_fd = -1;
-    a->control.fd = a->signals.fd = a->timer.fd = a->received.fd = -1;
+    a->rules = opt->rules;
+    a->epoll_fd = a->dir_fd = a->tenants_fd = a->kept_fd = a->users_fd = a->lock_fd = -1;
+    a->control.fd = a->signals.fd = a->reread.fd = a->timer.fd = a->received.fd = -1;
 
     int rc = start(a, &local);
     tell_starter(opt->ready_fd, rc, &local);

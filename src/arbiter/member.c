@@ -536,7 +536,10 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s)
             continue;
         }
         struct sl_peer peer = sl_peer_of(fd);
-        if (peer.pid > 0)
+        if (peer.pid > 0 && !sl_arb_may_attach(t, peer.uid)) {
+            sl_arb_not_counted(t);
+            sl_arb_refuse(a, t, fd, -EPERM, SL_E_ATTACH_FOREIGN);
+        } else if (peer.pid > 0)
             visitor_read(a, visitor_add(t, fd, &peer)); /* usually the HELLO is there already */
         else
             sl_arb_hang_up(a, t, &(struct source){.fd = fd});

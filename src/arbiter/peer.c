@@ -44,7 +44,9 @@ struct sl_peer sl_peer_of(int sock)
     socklen_t size = sizeof(who);
     if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.pid <= 0)
         return (struct sl_peer){0};
-    return (struct sl_peer){who.pid, kernel_tells() ? 0 : sl_arb_process_start(who.pid)};
+    return (struct sl_peer){.pid = who.pid,
+                            .uid = who.uid,
+                            .start = kernel_tells() ? 0 : sl_arb_process_start(who.pid)};
 }
 
 bool sl_peer_ended(int pidfd)

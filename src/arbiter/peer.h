@@ -14,6 +14,7 @@
 
 struct sl_peer {
     pid_t pid;
+    uid_t uid;
     uint64_t start; /* sl_arb_process_start; 0 where the socket has the pidfd */
 };
 

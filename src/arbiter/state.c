@@ -52,6 +52,7 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
     (void)fprintf(f, "sluice-lease 1\ncookie ");
     for (size_t i = 0; i < sizeof(t->cookie); i++)
         (void)fprintf(f, "%02x", t->cookie[i]);
+    (void)fprintf(f, "\nowner %u", (unsigned)t->owner);
     (void)fprintf(f, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n", t->creator_pid,
                   t->creator_start, terms->cores_request_permille, terms->cores_limit_permille,
                   terms->priority);
@@ -80,6 +81,7 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
 
 struct saved {
     uint8_t cookie[16];
+    unsigned owner; /* files of earlier builds do not say: then our own user */
     int creator;
     uint64_t creator_start;
     unsigned request, limit, priority, compute;
@@ -114,6 +116,8 @@ static bool parse_line(const char *line, struct saved *s)
         return s->paused = true;
     if (sscanf(line, "cookie %39s", hex) == 1)
         return strlen(hex) == 32 && parse_cookie(hex, s->cookie);
+    if (sscanf(line, "owner %u", &s->owner) == 1)
+        return true;
     if (sscanf(line, "creator %d %" SCNu64, &s->creator, &s->creator_start) == 2)
         return true;
     if (sscanf(line, "cores %u %u", &s->request, &s->limit) == 2)
@@ -165,6 +169,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     memcpy(t->cookie, s->cookie, sizeof(t->cookie));
     memcpy(t->about, s->about, sizeof(t->about));
+    t->owner = s->owner;
     t->kept = s->kept;
     t->untold = true;
     t->asked = s->asked;
@@ -211,7 +216,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
 static void load_one(struct arbiter *a, const char *file)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct saved s = {0};
+    struct saved s = {.owner = geteuid()};
     char name[SL_NAME_MAX];
     SL_CLEANUP(free) char *text = NULL;
     (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(".lease")), file);

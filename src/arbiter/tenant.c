@@ -23,8 +23,11 @@
 
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size)
 {
-    (void)snprintf(buf, size, t->kept ? "%s/k/%s/" SL_ATTACH_FILE : "%s/t/%s.sock", a->opt.dir,
-                   t->name);
+    if (t->kept)
+        (void)snprintf(buf, size, "%s/%s/%s/" SL_ATTACH_FILE, a->opt.dir,
+                       sl_arb_is_foreign(t) ? "u" : "k", t->name);
+    else
+        (void)snprintf(buf, size, "%s/t/%s.sock", a->opt.dir, t->name);
 }
 
 struct tenant *sl_arb_tenant_of(struct arbiter *a, pid_t pid, uint64_t start)
@@ -89,7 +92,7 @@ static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err
 {
     char path[4096];
     sl_arb_attach_path(a, t, path, sizeof(path));
-    int rc = t->kept ? sl_arb_kept_mkdir(a, t->name, err) : 0;
+    int rc = t->kept ? sl_arb_kept_mkdir(a, t, err) : 0;
     if (rc < 0)
         return rc;
     t->listener =
@@ -98,6 +101,9 @@ static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err
         return t->listener.fd;
     if (t->kept && chmod(path, 0666) != 0)
         return sl_err_errno(err, errno, "cannot open %s to its container", path);
+    /* The directory is ours: nobody can have put a link there. */
+    if (!t->kept && sl_arb_is_foreign(t) && lchown(path, t->owner, (gid_t)-1) != 0)
+        return sl_err_errno(err, errno, "cannot give %s to its user", path);
     return 0;
 }
 
@@ -264,31 +270,46 @@ bool sl_arb_tenant_fits(struct arbiter *a, const struct sl_msg_lease *ask,
 
 bool sl_arb_is_for_now(int rc)
 {
-    return rc == -ENOSPC || rc == -EAGAIN || rc == -EUSERS;
+    return rc == -ENOSPC || rc == -EAGAIN || rc == -EUSERS || rc == -EDQUOT;
 }
 
-int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
+/* The tenant of before that the request means; NULL and 0: there is none. */
+static int find_kept(struct arbiter *a, const struct sl_msg_lease *ask, const struct client *by,
+                     struct tenant **ret, struct sl_err *err)
+{
+    int rc = sl_arb_kept_find(a, ask, ret, err);
+    if (rc == 0 && *ret)
+        rc = sl_arb_may_change(by, *ret, err);
+    return rc == 0 && *ret ? describe_again(a, ask, *ret, err) : rc;
+}
+
+int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, const struct client *by,
                          const struct sl_line_gpus *barred, struct tenant **ret, struct sl_err *err)
 {
+    pid_t creator = by->pid;
     if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
         return sl_err_set(err, -EINVAL, SL_E_COMPUTE_RANGE);
     if ((ask->flags & SL_LEASE_KEEP) && !(ask->flags & SL_LEASE_NEW)) {
         struct tenant *old = NULL;
-        int found = sl_arb_kept_find(a, ask, &old, err);
-        if (found < 0 || old) {
-            *ret = old;
-            return found < 0 ? found : describe_again(a, ask, old, err);
-        }
+        int found = find_kept(a, ask, by, &old, err);
+        *ret = old;
+        if (found < 0 || old)
+            return found;
     }
     struct tenant *t = sl_arb_tenant_alloc();
     t->kept = ask->flags & SL_LEASE_KEEP;
     t->asked = sl_arb_asked(ask);
     t->compute = compute_asked(ask);
     take_about(t, ask);
+    t->owner = by->uid;
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);
     t->created_ns = a->now_ns;
-    int rc = sl_arb_reach_room(a, err);
+    int rc = sl_arb_limits_new(a, by, ask, err);
+    if (rc == 0)
+        rc = sl_arb_reach_room(a, err);
+    if (rc == 0)
+        rc = sl_arb_person_room(a, by->uid, err);
     if (rc == 0)
         rc = choose_name(a, ask->name, t->name, err);
     if (rc == 0)
@@ -372,14 +393,18 @@ static struct tenant *named(struct arbiter *a, const struct sl_msg_lease *ask, s
     return t;
 }
 
-int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
-                      size_t remark_size, struct sl_err *err)
+int sl_arb_tenant_set(struct arbiter *a, const struct client *by, const struct sl_msg_lease *ask,
+                      char *remark, size_t remark_size, struct sl_err *err)
 {
     struct tenant *t = named(a, ask, err);
     if (!t)
         return -ENOENT;
     uint64_t limit[SL_MAX_GPUS] = {0};
-    int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
+    int rc = sl_arb_may_change(by, t, err);
+    if (rc == 0)
+        rc = sl_arb_limits_set(a, by, ask, t, err);
+    if (rc == 0 && (ask->fields & SL_FIELD_MEMORY))
+        rc = sl_arb_grant_memory(a, ask, t, limit, err);
     if (rc == 0 && (ask->fields & SL_FIELD_CORES))
         rc = sl_arb_check_cores(a, ask, t, err);
     if (rc == 0)
@@ -443,7 +468,7 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
     char file[SL_NAME_MAX + 16];
     (void)snprintf(file, sizeof(file), "%s.sock", t->name);
     if (t->kept)
-        sl_arb_kept_rmdir(a, t->name);
+        sl_arb_kept_rmdir(sl_arb_kept_dir(a, t), t->name);
     else
         (void)unlinkat(a->tenants_fd, file, 0);
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
@@ -466,11 +491,15 @@ bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
     return true;
 }
 
-int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
+int sl_arb_tenant_remove(struct arbiter *a, const struct client *by, const struct sl_msg_lease *ask,
+                         struct sl_err *err)
 {
     struct tenant *t = named(a, ask, err);
     if (!t)
         return -ENOENT;
+    int rc = sl_arb_may_change(by, t, err);
+    if (rc < 0)
+        return rc;
     if (!t->kept)
         return sl_err_set(err, -EBUSY, SL_E_TENANT_OF_COMMAND, t->name);
     sl_arb_tenant_destroy(a, t);

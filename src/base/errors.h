@@ -43,6 +43,35 @@ SL_ERROR(FILE_NAME_LONG, "file name %s is too long",
 SL_ERROR(JSON_NUMBER, "%s is not a whole number from 0 to %lld",
     "a field of a JSON text has another type or size", "correct the field");
 
+SL_ERROR_PART("people");
+
+SL_ERROR(OUTLINE_TAB, "a tab: indent with blanks, and put a blank between words",
+    "tabs are as wide as each editor likes, so the file could mean two things", "replace each tab by blanks");
+SL_ERROR_ALSO(OUTLINE_BYTE, "the byte 0x%02x does not belong into a text: remove it");
+SL_ERROR_ALSO(OUTLINE_UTF8, "the text is not UTF-8: save the file as UTF-8");
+SL_ERROR(OUTLINE_INDENT, "this line is indented in another way than the lines it belongs to: align it with them",
+    "keys of one block begin in the same column, and a key with a value has no block below it",
+    "align the line with the other keys of its block");
+SL_ERROR(OUTLINE_NO_KEY, "a word is missing here: write KEY: VALUE",
+    "a colon without a key, or a comma without a value", "`key: value`");
+SL_ERROR_ALSO(OUTLINE_COLON, "\"%.60s\" is not followed by a colon: write KEY: VALUE");
+SL_ERROR_ALSO(OUTLINE_BLANK, "after \"%.60s:\" a blank must follow: write KEY: VALUE");
+SL_ERROR(OUTLINE_REST, "\"%c\" after the value: write one KEY: VALUE in a line, and \" #\" before a comment",
+    "a second value in the same line", "one value in a line");
+SL_ERROR(OUTLINE_QUOTE, "this quotation has no closing %c in its line: add it",
+    "a quoted value ends in the line in which it begins", "add the quotation mark");
+SL_ERROR_ALSO(OUTLINE_ESCAPE, "in double quotes only \\\" and \\\\ may follow a backslash: use single quotes");
+SL_ERROR(OUTLINE_BRACE, "this { has no matching } in its line, or a comma is missing: write {KEY: VALUE, KEY: VALUE}",
+    "keys in braces stand in one line, with commas between them", "`{memory: 40Gi, cores: 50}`");
+SL_ERROR(OUTLINE_LIST, "a list, and no key of this file takes one: write KEY: VALUE",
+    "lines that begin with `-`, or values in `[ ]`", "`key: value`");
+SL_ERROR_ALSO(OUTLINE_SPECIAL, "a word cannot begin with \"%c\": put it into quotation marks if it does");
+SL_ERROR(OUTLINE_TWICE, "\"%.60s\" is here a second time (first in line %u): keep one of them",
+    "one of the two would be ignored", "keep one of them");
+SL_ERROR(OUTLINE_DEEP, "keys are nested more than %d deep: no key of this file is",
+    "a block in a block in a block …", "look at the indentation");
+SL_ERROR_ALSO(OUTLINE_KEYS, "the file has more than %d keys: remove some");
+
 SL_ERROR_PART("dra");
 
 SL_ERROR(QUANTITY_BAD, "\"%.40s\" is not a Kubernetes quantity such as 10Gi or 30",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden verb that `sluice run` starts: the arbiter of one directory. */
+/* The arbiter of one directory: of one user, as `sluice run` starts it, or of the system. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quantity.h"
+#include "cli/arbiter_system.h"
 #include "cli/errors.h"
 #include "cli/world.h"
 
@@ -45,7 +46,7 @@ static int enter_world(const struct sl_world *w, struct sl_err *err)
 }
 
 /* The stderr of an arbiter that a client started leads nowhere: the log, if asked for, goes to a file. */
-static void open_log(const struct sl_arbiter_dir *place, bool detached)
+static void open_log(const struct sl_arbiter_dir *place, bool detached, bool system)
 {
     const char *level = getenv("SLUICE_LOG");
     char path[sizeof(place->dir) + 16];
@@ -53,7 +54,21 @@ static void open_log(const struct sl_arbiter_dir *place, bool detached)
     (void)snprintf(path, sizeof(path), "%s/arbiter.log", place->dir);
     if (detached && level)
         fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    sl_log_open(sl_log_level_parse(level, SL_LOG_WARN), fd);
+    sl_log_open(sl_log_level_parse(level, system ? SL_LOG_INFO : SL_LOG_WARN), fd);
+}
+
+/* The words after the verb: none, or `check [FILE]`. -1: go on and serve; else the exit code. */
+static int read_words(const struct sl_cli_args *args)
+{
+    if (args->rest_count == 0)
+        return -1;
+    if (strcmp(args->rest[0], "check") != 0)
+        sl_cli_complain(SL_E_ARBITER_WORD, args->rest[0]);
+    else if (args->rest_count > 2)
+        sl_cli_complain(SL_E_ARBITER_WORD, args->rest[2]);
+    else
+        return sl_system_check(args->rest[1]);
+    return SL_EXIT_USAGE;
 }
 
 int sl_cmd_arbiter(const struct sl_cli_args *args)
@@ -66,26 +81,40 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
         sl_cli_complain(SL_E_ARBITER_NEEDS_NUMBERS);
         return SL_EXIT_USAGE;
     }
+    int done = read_words(args);
+    if (done >= 0)
+        return done;
+    bool system = sl_cli_value(args, "system");
+    const char *config = sl_cli_value(args, "config");
+    if (config && !system) {
+        sl_cli_complain(SL_E_ARBITER_CONFIG);
+        return SL_EXIT_USAGE;
+    }
     int ready_fd = ready == UINT64_MAX ? -1 : (int)ready;
+    struct sl_arbiter_options options = {.listen_fd = -1};
     (void)umask(077);
-    int rc = sl_world_find(args, &world, &err);
+    int rc = system && geteuid() != 0 ? sl_err_set(&err, -EPERM, SL_E_SYSTEM_ROOT) : 0;
+    if (rc == 0)
+        rc = sl_world_find(args, &world, &err);
+    if (rc == 0 && !system)
+        rc = sl_system_absent(&world, &err);
     if (rc == 0)
         rc = sl_arbiter_dir_make(&world.place, &err);
+    if (rc == 0 && system)
+        rc = sl_system_prepare(&world, config, &options, &err);
     if (rc == 0)
         rc = enter_world(&world, &err);
     if (rc < 0)
         return give_up(ready_fd, &err);
-    open_log(&world.place, ready_fd >= 0);
+    open_log(&world.place, ready_fd >= 0, system);
 
     char nvml[PATH_MAX + 32];
     (void)snprintf(nvml, sizeof(nvml), "%s/libnvidia-ml.so.1", world.sim_lib);
     bool simulated = world.place.sim[0] != '\0';
-    struct sl_arbiter_options options = {
-        .dir = world.place.dir,
-        .nvml_library = simulated ? nvml : NULL,
-        .idle_exit_ns = idle_s * SL_NS_PER_S,
-        .ready_fd = ready_fd,
-    };
+    options.dir = world.place.dir;
+    options.nvml_library = simulated ? nvml : NULL;
+    options.idle_exit_ns = idle_s * SL_NS_PER_S;
+    options.ready_fd = ready_fd;
     rc = sl_arbiter_serve(&options, &err);
     if (rc == 0)
         return SL_EXIT_OK;

@@ -106,7 +106,8 @@ static void watch_arbiter(struct sl_child *child, pid_t ended, int status)
         /* The arbiter sends nothing without a request: readable means closed. */
         sl_cleanup_close(&child->watch);
         child->watch = -1;
-        start_again(k);
+        if (!k->world->place.system) /* the system starts its arbiter itself */
+            start_again(k);
     } else if (ended == k->starter) {
         k->starter = 0;
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
@@ -173,7 +174,8 @@ int sl_cmd_run(const struct sl_cli_args *args)
         rc = wait ? sl_run_wait(&world, &lease, wait, &tenant, &err)
                   : create_tenant(&world, &lease, &tenant, &err);
     if (rc < 0) {
-        sl_cli_complain(rc == -ENOSPC && !wait ? SL_E_RUN_NO_ROOM : "run: %s", err.msg);
+        sl_cli_complain((rc == -ENOSPC || rc == -EDQUOT) && !wait ? SL_E_RUN_NO_ROOM : "run: %s",
+                        err.msg);
         return rc == -ETIME ? SL_EXIT_RUN_WAITED : SL_EXIT_RUN_OURS;
     }
     int control = rc;

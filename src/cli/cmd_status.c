@@ -79,6 +79,11 @@ static void show_all(const struct request *q, const struct sl_status_view *view,
         sl_status_json(view, out);
     } else if (view->running) {
         sl_status_text(view, out, colour, q->wide);
+    } else if (q->world.place.system) {
+        (void)fprintf(out,
+                      "The system's arbiter (%s) does not run. `systemctl start sluice-arbiter` "
+                      "starts it.\n",
+                      q->world.place.dir);
     } else {
         (void)fprintf(out,
                       "No arbiter is running in %s, so there are no tenants. `sluice run` "

@@ -17,6 +17,7 @@
 #include "base/xalloc.h"
 #include "cli/errors.h"
 #include "cli/table.h"
+#include "cli/status_words.h"
 #include "cli/tenant_processes.h"
 #include "cli/terminal.h"
 #include "cli/top_model.h"
@@ -52,7 +53,10 @@ static void find_owner(const struct sl_msg_tenant *m, char ret[SL_TOP_USER])
     char space[64];
     if (sl_client_about(m->about, "namespace", space, sizeof(space)))
         (void)snprintf(ret, SL_TOP_USER, "%.15s", space);
-    else
+    else if (m->h.reserved) {
+        (void)sl_status_user(m, space, sizeof(space));
+        (void)snprintf(ret, SL_TOP_USER, "%.15s", space);
+    } else
         find_user((int)m->creator_pid, ret);
 }
 

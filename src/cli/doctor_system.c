@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -69,11 +70,42 @@ static void check_limits(struct sl_doctor *d)
                       (unsigned long long)r.rlim_max);
 }
 
+/* Which arbiter serves this user, and why: the system's, because its socket is there. */
+static void check_system(struct sl_doctor *d)
+{
+    const struct sl_arbiter_dir *p = &d->world->place;
+    struct sl_err err = SL_ERR_INIT;
+    const struct group *g = getgrgid(p->group);
+    SL_CLEANUP(close) int fd = sl_client_connect(p, &err);
+    if (fd >= 0)
+        sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL,
+                      "the system's, in %s, for the group %s: process %d", p->dir,
+                      g ? g->gr_name : "that owns its socket", sl_client_peer_pid(fd));
+    else if (fd == -EACCES)
+        sl_doctor_add(d, "arbiter", SL_DOCTOR_PROBLEM, "join the group, and log in again", "%s",
+                      err.msg);
+    else
+        sl_doctor_add(d, "arbiter", SL_DOCTOR_PROBLEM,
+                      "start it: systemctl start sluice-arbiter, or sluice arbiter --system",
+                      "the system's, in %s, which does not run: %s", p->dir, err.msg);
+}
+
 /* Looks only: creates nothing. */
 static void check_directory(struct sl_doctor *d)
 {
     const struct sl_arbiter_dir *p = &d->world->place;
     struct sl_err err = SL_ERR_INIT;
+    if (p->system) {
+        check_system(d);
+        return;
+    }
+    if (!p->sim[0] && sl_arbiter_dir_is_system(SL_SYSTEM_DIR, NULL)) {
+        sl_doctor_add(d, "arbiter", SL_DOCTOR_PROBLEM, "leave --dir and SLUICE_DIR out",
+                      "the system's arbiter (" SL_SYSTEM_DIR
+                      ") serves these GPUs, and none of your own may start in %s",
+                      p->dir);
+        return;
+    }
     static const char cure[] = "name a directory of your own with --dir or SLUICE_DIR";
     int rc = sl_arbiter_dir_check(p, &err);
     if (rc < 0 && rc != -ENOENT) {

@@ -23,6 +23,9 @@ SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.100s\" is an extra word: name one file");
 SL_ERROR_ALSO(EXTRA_WORD, "\"%.100s\" is an extra word: `sluice %s` takes options only");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
+SL_ERROR_ALSO(ARBITER_WORD,
+    "arbiter: unexpected word \"%.60s\": write `sluice arbiter --system`, or `sluice arbiter check FILE`");
+SL_ERROR_ALSO(ARBITER_CONFIG, "arbiter: --config belongs to --system: add it, or leave --config out");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
 SL_ERROR(CHANGE_NO_NAME, "%s: no tenant is named: write %s",
@@ -35,8 +38,7 @@ SL_ERROR(TENANT_NO_ARBITER,
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
 SL_ERROR(STATUS_TWO_NAMES, "status: only one tenant can be named: write `sluice status NAME`",
     "`sluice status` shows all tenants, or one tenant in detail", "name one tenant, or none");
-SL_ERROR(TENANT_UNKNOWN_NEAR,
-    "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
+SL_ERROR(TENANT_UNKNOWN_NEAR, "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
     "no tenant with this name runs, or it has ended", "use a name that `sluice status` shows");
 SL_ERROR_ALSO(TENANT_UNKNOWN_HERE, "no tenant is named \"%.200s\": `sluice status` lists the tenants");
 SL_ERROR(PROCESSES_UNTOLD,
@@ -140,8 +142,8 @@ SL_ERROR(LEASE_NOT_BUILT,
 SL_ERROR_PART("leases");
 
 SL_ERROR(LEASE_NAME_BAD,
-    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at "
-    "both ends",
+    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at both "
+    "ends",
     "the name is part of the name of a CDI device and of a file", "another name, for example `train-1`");
 SL_ERROR(LEASE_TAKEN,
     "there is a lease \"%s\" already: choose another name, change it with `sluice set %s`, or delete it with `sluice "
@@ -171,8 +173,7 @@ SL_ERROR(LEASE_CDI_DIR,
     "cannot write to the folder for CDI specs %s (%s): become root, or name another folder with --cdi-dir",
     "the folder belongs to another user, or its disk is full or read-only",
     "root, or `--cdi-dir FOLDER`, and name the folder to the container tool");
-SL_ERROR(LEASE_HALF,
-    "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
+SL_ERROR(LEASE_HALF, "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
     "`sluice lease` was killed while it made or deleted the lease, or somebody removed the spec (a remark)",
     "make the lease again, if it is needed");
 SL_ERROR(LEASE_LOST,
@@ -252,5 +253,22 @@ SL_ERROR_ALSO(CSV_MODEL, "column model is empty or too long, or there are more t
 SL_ERROR_ALSO(CSV_SHORT_LINE, "the line has fewer columns than the header");
 SL_ERROR_ALSO(CSV_GPU_SPEC, "column gpu_spec needs models separated by |:");
 SL_ERROR_ALSO(CSV_GPU_MILLI, "column gpu_milli is 0, but num_gpu asks for a GPU");
+
+SL_ERROR_PART("people");
+
+SL_ERROR(SYSTEM_ROOT, "the arbiter of the system must be started by root: `sudo sluice arbiter --system`",
+    "it gives each user the sockets of that user, and sees the processes of all", "start it as root");
+SL_ERROR(SYSTEM_SERVES,
+    "the system's arbiter (%s) serves the GPUs of this machine, and two arbiters would give the same memory away "
+    "twice: start the command without --dir and SLUICE_DIR",
+    "an arbiter of one user was to be started, by `--dir` or `SLUICE_DIR`, where the system's arbiter runs",
+    "use the system's arbiter: leave `--dir` and `SLUICE_DIR` out");
+SL_ERROR(SYSTEM_SOCKET,
+    "the service manager passed another socket than the arbiter needs: ListenSequentialPacket=%s, one socket, "
+    "Accept=no",
+    "the unit `sluice-arbiter.socket` was changed, or belongs to another directory",
+    "correct the unit, or start the service without it");
+SL_ERROR(SYSTEM_UNKNOWN, "%s:%u:%u: no %s is named \"%s\" here: this entry has no effect",
+    "a name in the arbiter's file that the system does not know: misspelled, or gone", "correct or remove the entry");
 
 #endif

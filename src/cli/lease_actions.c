@@ -122,6 +122,8 @@ static uint32_t gpu_index(const struct sl_named *n, const char *uuid)
 /* Somebody removed the spec while processes use the lease: it stays for them. */
 static const char *state_of(const struct sl_named *n, const struct sl_msg_tenant *t)
 {
+    if (!sl_named_is_own(t)) /* its spec is a file of that user */
+        return "another user's";
     return sl_named_has_spec(n, t) ? "ready" : "no spec";
 }
 

@@ -58,7 +58,7 @@ int sl_named_cdi_dir(const char *named, char *buf, size_t size, struct sl_err *e
 /* The folder with the files of one lease; of all of them for "". */
 static void folder_path(const struct sl_named *n, const char *name, char *buf, size_t size)
 {
-    (void)snprintf(buf, size, "%s/" FOLDERS "%s%s", n->world->place.dir, *name ? "/" : "", name);
+    (void)snprintf(buf, size, "%s/" FOLDERS "%s%s", n->world->place.own, *name ? "/" : "", name);
 }
 
 bool sl_named_is_lease(const struct sl_msg_tenant *tenant)
@@ -67,6 +67,11 @@ bool sl_named_is_lease(const struct sl_msg_tenant *tenant)
     return (tenant->flags & SL_LEASE_KEEP) &&
            sl_client_about(tenant->about, "lease", name, sizeof(name)) &&
            strcmp(name, tenant->name) == 0;
+}
+
+bool sl_named_is_own(const struct sl_msg_tenant *tenant)
+{
+    return tenant->h.reserved == 0 || tenant->h.reserved == SL_OWNER_TOLD(geteuid());
 }
 
 static const struct sl_msg_tenant *find_tenant(const struct sl_named *n, const char *name)
@@ -82,7 +87,8 @@ static int spec_owner(const struct sl_named *n, const char *cdi_dir, const char 
                       struct sl_err *err)
 {
     char ours[PATH_MAX], found[PATH_MAX];
-    (void)snprintf(ours, sizeof(ours), "%s/k/%s", n->world->place.dir, name);
+    (void)snprintf(ours, sizeof(ours), "%s/%s/%s", n->world->place.dir,
+                   n->world->place.system && geteuid() != 0 ? "u" : "k", name);
     int rc = sl_cdi_attach_dir(cdi_dir, SL_CDI_LEASE, name, found, sizeof(found), err);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
@@ -137,7 +143,7 @@ static const struct sl_msg_tenant *half_made(const struct sl_named *n, char dir[
 {
     for (size_t i = 0; i < n->status.tenant_count; i++) {
         const struct sl_msg_tenant *t = &n->status.tenant[i];
-        if (sl_named_is_lease(t) && t->processes == 0 &&
+        if (sl_named_is_lease(t) && sl_named_is_own(t) && t->processes == 0 &&
             sl_client_about(t->about, "cdi", dir, CDI_DIR_MAX) &&
             spec_owner(n, dir, t->name, NULL) == 0)
             return t;
@@ -221,12 +227,15 @@ static int connect_arbiter(struct sl_named *n, bool start, struct sl_err *err)
 
 static int take_lock(struct sl_named *n, struct sl_err *err)
 {
-    n->lock = open(n->world->place.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = n->lock < 0 ? -1 : 0;
+    int rc = sl_arbiter_dir_own(&n->world->place, err);
+    if (rc < 0)
+        return rc;
+    n->lock = open(n->world->place.own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = n->lock < 0 ? -1 : 0;
     do
         rc = n->lock < 0 ? rc : flock(n->lock, LOCK_EX);
     while (rc < 0 && errno == EINTR);
-    return rc < 0 ? sl_err_errno(err, errno, "cannot lock %s", n->world->place.dir) : 0;
+    return rc < 0 ? sl_err_errno(err, errno, "cannot lock %s", n->world->place.own) : 0;
 }
 
 /* Before an arbiter is started or anything is made. */
@@ -366,6 +375,9 @@ int sl_named_delete(struct sl_named *n, const char *name, bool force, struct sl_
     if (t && t->processes > 0 && !force)
         return sl_err_set(err, -EBUSY, SL_E_LEASE_BUSY, t->processes,
                           t->processes == 1 ? " uses" : "es use", name);
+    /* Root may end the lease of another user, but touches no file that the other user names. */
+    if (t && !sl_named_is_own(t))
+        return sl_client_remove(n->fd, name, err);
     if (!t || !sl_client_about(t->about, "cdi", dir, sizeof(dir)))
         (void)snprintf(dir, sizeof(dir), "%s", n->cdi_dir);
     rc = sl_cdi_remove(dir, SL_CDI_LEASE, name, err);

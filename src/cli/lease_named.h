@@ -43,6 +43,7 @@ int sl_named_open(struct sl_named *n, const struct sl_world *world, const char *
 void sl_named_close(struct sl_named *n);
 
 bool sl_named_is_lease(const struct sl_msg_tenant *tenant);
+bool sl_named_is_own(const struct sl_msg_tenant *tenant); /* of this user */
 /* Can containers be started with it? */
 bool sl_named_has_spec(const struct sl_named *n, const struct sl_msg_tenant *lease);
 /* On error nothing of the lease is left. */

@@ -92,6 +92,11 @@ static void json_tenant(struct sl_json *j, const char *key, const struct sl_clie
                                         [SL_GATE_METER] = "meter"};
     sl_json_begin(j, key, '{');
     sl_json_string(j, "name", m->name);
+    if (m->h.reserved) {
+        char user[64];
+        sl_json_string(j, "user", sl_status_user(m, user, sizeof(user)));
+        sl_json_uint(j, "uid", m->h.reserved - 1U);
+    }
     sl_json_uint(j, "processes", m->processes);
     sl_json_string(j, "priority", sl_priority_name(m->priority));
     if (m->cores_request_permille)

@@ -83,11 +83,12 @@ static char *now_text(const struct sl_msg_tenant *m)
 
 static char *started_text(const struct sl_msg_tenant *m)
 {
-    char age[32];
+    char age[32], user[64];
+    const char *of = sl_status_user(m, user, sizeof(user))[0] ? " of user " : "";
     (void)sl_format_duration(m->age_ns, age, sizeof(age));
     if (m->creator_pid)
-        return sl_xasprintf("%s ago, by process %u", age, m->creator_pid);
-    return sl_xasprintf("%s ago", age);
+        return sl_xasprintf("%s ago, by process %u%s%s", age, m->creator_pid, of, user);
+    return sl_xasprintf("%s ago%s%s", age, user[0] ? ", by user " : "", user);
 }
 
 static void print_processes(const struct sl_status_view *v, const struct sl_status_detail *d,

@@ -21,7 +21,7 @@ struct row {
 
 struct column {
     struct sl_table_column title;
-    enum { ALWAYS, WIDE, WIDE_PODS } when;
+    enum { ALWAYS, WIDE, WIDE_PODS, USERS } when;
     bool once; /* in the first row of a tenant only */
     const char *(*text)(const struct row *r, char *buf, size_t size);
 };
@@ -174,8 +174,14 @@ static const char *tenant_pod(const struct row *r, char *buf, size_t size)
     return sl_status_pod(r->tenant->about, buf, size);
 }
 
+static const char *tenant_user(const struct row *r, char *buf, size_t size)
+{
+    return sl_status_user(r->tenant, buf, size);
+}
+
 static const struct column tenant_columns[] = {
     {{"TENANT", SL_TABLE_NAME}, ALWAYS, true, tenant_name},
+    {{"USER", SL_TABLE_NAME}, USERS, true, tenant_user},
     {{"GPU", SL_TABLE_NAME}, ALWAYS, false, tenant_gpu},
     {{"LIMIT", SL_TABLE_RIGHT}, ALWAYS, false, tenant_limit},
     {{"USED", SL_TABLE_RIGHT}, ALWAYS, false, tenant_used},
@@ -200,11 +206,31 @@ struct page {
     struct sl_table table;
 };
 
-static void choose(struct page *p, const struct column *all, size_t count, bool wide, bool pods)
+/* What the columns depend on. */
+struct shown {
+    bool wide, pods, users;
+};
+
+static bool is_shown(const struct column *c, const struct shown *what)
+{
+    switch (c->when) {
+    case ALWAYS:
+        return true;
+    case USERS:
+        return what->users;
+    case WIDE_PODS:
+        return what->wide && what->pods;
+    default:
+        return what->wide;
+    }
+}
+
+static void choose(struct page *p, const struct column *all, size_t count, struct shown what)
 {
     size_t n = 0;
+    bool wide = what.wide;
     for (size_t i = 0; i < count; i++) {
-        if (!(all[i].when == ALWAYS || (wide && (all[i].when == WIDE || pods))))
+        if (!is_shown(&all[i], &what))
             continue;
         p->columns[n] = &all[i];
         p->titles[n++] = all[i].title;
@@ -225,7 +251,7 @@ static void put_row(struct page *p, const struct row *r)
 static bool print_gpus(const struct sl_status_view *v, FILE *out, bool colour, bool wide)
 {
     struct page p;
-    choose(&p, gpu_columns, SL_ARRAY_LEN(gpu_columns), wide, false);
+    choose(&p, gpu_columns, SL_ARRAY_LEN(gpu_columns), (struct shown){.wide = wide});
     for (size_t i = 0; i < v->status->gpu_count; i++)
         put_row(&p, &(struct row){.s = v->status, .gpu = &v->status->gpu[i]});
     bool cut = sl_table_print(&p.table, out, colour);
@@ -249,6 +275,15 @@ static bool any_pod(const struct sl_client_status *s)
     return false;
 }
 
+/* Do the tenants belong to several users? One user needs no column. */
+static bool several_users(const struct sl_client_status *s)
+{
+    for (size_t i = 1; i < s->tenant_count; i++)
+        if (s->tenant[i].h.reserved != s->tenant[0].h.reserved)
+            return true;
+    return false;
+}
+
 /* A pod's name is longer than a column: it gets a line below its tenant. */
 static void put_pod(struct page *p, const struct sl_msg_tenant *m)
 {
@@ -262,7 +297,8 @@ static void put_pod(struct page *p, const struct sl_msg_tenant *m)
 static bool print_tenants(const struct sl_status_view *v, FILE *out, bool colour, bool wide)
 {
     struct page p;
-    choose(&p, tenant_columns, SL_ARRAY_LEN(tenant_columns), wide, any_pod(v->status));
+    choose(&p, tenant_columns, SL_ARRAY_LEN(tenant_columns),
+           (struct shown){wide, any_pod(v->status), several_users(v->status)});
     for (size_t i = 0; i < v->status->tenant_count; i++) {
         const struct sl_msg_tenant *m = &v->status->tenant[i];
         for (uint32_t g = 0; g < m->gpu_count; g++)

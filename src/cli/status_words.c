@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status_words.h"
 
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,4 +106,19 @@ const char *sl_status_pod(const char *about, char *buf, size_t size)
 const char *sl_status_compute(uint32_t compute)
 {
     return compute == SL_COMPUTE_TURNS ? "turns" : "slices";
+}
+
+char *sl_status_user(const struct sl_msg_tenant *m, char *buf, size_t size)
+{
+    struct passwd entry, *found = NULL;
+    char space[4096];
+    uid_t uid = (uid_t)(m->h.reserved - 1U);
+    buf[0] = '\0';
+    if (m->h.reserved == 0)
+        return buf;
+    if (getpwuid_r(uid, &entry, space, sizeof(space), &found) == 0 && found)
+        (void)snprintf(buf, size, "%s", entry.pw_name);
+    else
+        (void)snprintf(buf, size, "%u", (unsigned)uid);
+    return buf;
 }

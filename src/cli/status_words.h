@@ -32,4 +32,7 @@ const char *sl_status_pod(const char *about, char *buf, size_t size);
 /* "slices" or "turns". */
 const char *sl_status_compute(uint32_t compute);
 
+/* The name of the user who made the tenant, or the uid; "" where the arbiter does not tell. Returns buf. */
+char *sl_status_user(const struct sl_msg_tenant *m, char *buf, size_t size);
+
 #endif

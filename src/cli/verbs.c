@@ -143,6 +143,9 @@ static const struct sl_cli_option config_options[] = {
 };
 
 static const struct sl_cli_option arbiter_options[] = {
+    {"system", NULL, "serve all users of a group; needs root", NULL},
+    {"config", "FILE", "with --system: who may have how much\n(default: /etc/sluice/arbiter.yaml)",
+     "@file"},
     OPTION_SIM,
     {"idle-exit", "SECONDS", "end after this many seconds without tenants; 0: never", ""},
     {"ready-fd", "FD", "descriptor for the report that the arbiter listens", ""},
@@ -240,9 +243,14 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .options = config_options,
      .run = sl_cmd_config},
     {.name = "arbiter",
-     .summary = "serve the tenants of one directory; `sluice run` starts the arbiter",
+     .synopsis = "[check [FILE]]",
+     .summary = "share the GPUs of a machine between its users",
+     .details =
+         "`sluice arbiter --system` serves all users of a group until it is ended: their `sluice`\n"
+         "commands find it by themselves. SIGHUP reads the file again. `check` says what the file\n"
+         "means, or line and column of a mistake. Without --system: the arbiter of one user and\n"
+         "one directory, which `sluice run` starts by itself.",
      .options = arbiter_options,
-     .flags = SL_VERB_HIDDEN,
      .run = sl_cmd_arbiter},
     {.name = "spin",
      .synopsis = "FD INDEX",

@@ -61,7 +61,7 @@ void sl_line_leave(struct sl_line *line, struct sl_line_place *place)
 /* What a place holds up for those behind it. */
 static void claim(struct sl_line_gpus *claimed, const struct sl_line_place *p)
 {
-    if (p->state == SL_LINE_ASLEEP)
+    if (p->state == SL_LINE_ASLEEP || (p->state == SL_LINE_WAITING && p->held))
         return;
     for (size_t i = 0; i < WORDS; i++)
         claimed->word[i] |= p->state == SL_LINE_ABSENT ? UINT64_MAX : p->wants.word[i];
@@ -93,7 +93,8 @@ struct sl_line_place *sl_line_call(struct sl_line *line, uint64_t now_ns, sl_lin
 {
     struct sl_line_gpus claimed = {{0}};
     for (struct sl_line_place *p = line->first; p; p = p->next) {
-        if (p->state == SL_LINE_WAITING && may_go(p, &claimed) && fits(arg, p, &claimed)) {
+        if (p->state == SL_LINE_WAITING && !p->held && may_go(p, &claimed) &&
+            fits(arg, p, &claimed)) {
             p->state = SL_LINE_CALLED;
             p->until_ns = now_ns + SL_LINE_ANSWER_NS;
             return p;

@@ -5,7 +5,8 @@
  *
  * A higher priority stands before a lower one; within a priority, first come, first served. A command does not take a
  * GPU that an earlier command waits for, also where it would fit and the earlier one does not: else a stream of small
- * commands would keep a large one waiting for ever.
+ * commands would keep a large one waiting for ever. A command that waits because its own user has too much holds up
+ * nobody: only that user can end the wait.
  */
 #ifndef SLUICE_POLICY_LINE_H
 #define SLUICE_POLICY_LINE_H
@@ -40,6 +41,7 @@ struct sl_line_place {
     uint64_t until_ns;
     struct sl_line_gpus wants; /* not known of an absent place, which holds up every GPU */
     bool any;                  /* one of them is enough */
+    bool held;                 /* a limit of its own user keeps it waiting: the caller's word */
 };
 
 struct sl_line {

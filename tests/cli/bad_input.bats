@@ -221,6 +221,32 @@ as_nobody() {
     has "No space left"
 }
 
+@test "the system's arbiter: words, rights and its file" {
+    run -2 "$SLUICE" arbiter frobnicate
+    has 'unexpected word "frobnicate"'
+    run -2 "$SLUICE" arbiter check a b
+    has 'unexpected word "b"'
+    run -2 "$SLUICE" arbiter --config "$PLACE/a.yaml"
+    has "--config belongs to --system"
+    run -2 "$SLUICE" arbiter --idle-exit soon
+    has "need a number"
+    as_nobody test -x "$SLUICE" || skip "the build is not readable for others"
+    run -1 as_nobody "$SLUICE" arbiter --system --sim h200
+    has "started by root"
+    run -1 "$SLUICE" arbiter check "$PLACE/a.yaml"
+    has "No such file"
+    run -1 "$SLUICE" arbiter check "$PLACE"
+    has "is not a file"
+    printf 'group: 4711\ndefaults: {memory: 4OGi}\n' >"$PLACE/a.yaml"
+    run -1 "$SLUICE" arbiter check "$PLACE/a.yaml"
+    has "$PLACE/a.yaml:2:20: memory"
+    printf 'group: 4711\nusers: {4712: {memory: 40Gi, tenants: unlimited}, no-such-user-here: {}}\n' >"$PLACE/a.yaml"
+    run -0 "$SLUICE" arbiter check "$PLACE/a.yaml"
+    has "user 4712"
+    has "  memory    40.0 GiB"
+    has "user no-such-user-here (not known here: without effect)"
+}
+
 @test "a second arbiter" {
     "$SLUICE" run --sim h200 -- sleep 30 &
     BACKGROUND+=($!)

@@ -215,6 +215,10 @@ offers_verbs_options_and_values() {
     has --watch
     run "$c" sluice config ''
     [ "$output" = check ]
+    run "$c" sluice arbiter ''
+    [ "$output" = check ]
+    run "$c" sluice arbiter --sys
+    [ "$output" = --system ]
     run "$c" sluice lease d
     [ "$output" = delete ]
     run "$c" sluice lease create --cdi

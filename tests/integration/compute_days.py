@@ -32,9 +32,11 @@ CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 class Tenant:
     """One `sluice run`, and the work its command reports."""
 
-    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None, program=TENANT):
-        command = [SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
+    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None, program=TENANT, memory=None,
+                 prefix=()):
+        command = [*prefix, SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
         command += ["--cores", str(cores)] if cores else []
+        command += ["--memory", memory] if memory else []
         command += ["--priority", priority] if priority else []
         command += ["--gpu", gpus] if gpus else []
         command += ["--", program, *mode]

@@ -59,6 +59,9 @@ class Files(unittest.TestCase):
         for path in ("/usr/lib/sluice/sim/libcuda.so.1", "/usr/share/bash-completion/completions/sluice",
                      "/usr/share/zsh/vendor-completions/_sluice", "/usr/share/fish/vendor_completions.d/sluice.fish"):
             self.assertIn(path, contents("sluice"))
+        for path in ("/lib/systemd/system/sluice-arbiter.service", "/lib/systemd/system/sluice-arbiter.socket",
+                     "/etc/sluice/arbiter.yaml"):
+            self.assertIn(path, contents("sluice"))
         for path in ("/lib/systemd/system/sluiced.service", "/etc/default/sluiced"):
             self.assertIn(path, contents("sluiced"))
 

@@ -153,6 +153,25 @@ static void who_never_fits_holds_up_its_own_gpus_only(void **state)
     assert_ptr_equal(call(0), &behind->place);
 }
 
+/* Its own user has too much: nobody else waits for that, and it is not called before that has changed. */
+static void a_limit_of_its_own_holds_up_nobody(void **state)
+{
+    (void)state;
+    struct job *held = join(0, HIGH, 1, false, 1), *behind = join(1, NORMAL, 1, false, 1);
+    w.room[0] = 2;
+    held->place.held = true;
+    struct sl_line_gpus before = sl_line_before(&w.line, NULL, LOW);
+    assert_true(sl_line_gpus_has(&before, 0)); /* for the one behind it */
+    assert_ptr_equal(call(0), &behind->place);
+    sl_line_leave(&w.line, &behind->place);
+    before = sl_line_before(&w.line, NULL, LOW);
+    assert_false(sl_line_gpus_has(&before, 0));
+    assert_null(call(0));
+    expect_position(held, 1, 1);
+    held->place.held = false;
+    assert_ptr_equal(call(0), &held->place);
+}
+
 static void who_does_not_answer_is_passed_over(void **state)
 {
     (void)state;
@@ -253,6 +272,7 @@ int main(void)
         cmocka_unit_test_setup(who_is_called_may_have_to_wait_again, setup),
         cmocka_unit_test_setup(other_gpus_are_not_held_up, setup),
         cmocka_unit_test_setup(who_never_fits_holds_up_its_own_gpus_only, setup),
+        cmocka_unit_test_setup(a_limit_of_its_own_holds_up_nobody, setup),
         cmocka_unit_test_setup(who_does_not_answer_is_passed_over, setup),
         cmocka_unit_test_setup(a_restart_keeps_places, setup),
         cmocka_unit_test_setup(who_does_not_wait_overtakes_nobody, setup),
