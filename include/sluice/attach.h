@@ -105,9 +105,9 @@ enum sl_lease_flag {
     /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */
     SL_LEASE_SLICES = 2,
     SL_LEASE_TURNS = 4,
-    /* One GPU: the first of the named GPUs that has room, or the first of all GPUs when none is
-     * named. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and
-     * names after one that does not exist do not count. */
+    /* The arbiter chooses: of the named GPUs, or of all GPUs when none is named, one that has room,
+     * or as many as sl_lease_wanted says. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the
+     * beginning of a UUID, and names after one that does not exist do not count. */
     SL_LEASE_ANY = 8,
     /* Where there is no room now, stand in line instead of being refused (not with SL_LEASE_KEEP, and one tenant of a
      * process at a time). CREATE is then answered by WAITING, again whenever place or reason change. When WAITING says
@@ -125,6 +125,15 @@ enum sl_lease_flag {
      * way back to it. */
     SL_LEASE_RETURNING = 128,
 };
+
+/* With SL_LEASE_ANY: the top byte of the flags says how many GPUs, less one. An arbiter that does not know this gives
+ * one GPU. */
+#define SL_LEASE_MORE_SHIFT 24
+
+static inline uint32_t sl_lease_wanted(uint32_t flags)
+{
+    return (flags >> SL_LEASE_MORE_SHIFT) + 1;
+}
 
 /* The identity of a tenant for people and metrics: "namespace=… pod=… container=… claim=… uid=…
  * request=…", as far as known, without spaces in values. */

@@ -87,7 +87,22 @@ static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, 
     return answered == 0 && want && ret->h.type != want ? unexpected(ret, err) : answered;
 }
 
-static int take_created(const union sl_packet *got, struct sl_msg_created *ret, struct sl_err *err)
+/* An older arbiter does not know how many GPUs the request wants, and gives one. Its tenant ends with this process; one
+ * that would stay is removed. */
+static int check_count(int fd, const struct sl_msg_lease *lease, const struct sl_msg_created *got,
+                       struct sl_err *err)
+{
+    uint32_t wanted = lease->flags & SL_LEASE_ANY ? sl_lease_wanted(lease->flags) : got->gpu_count;
+    struct sl_err ignored = SL_ERR_INIT;
+    if (got->gpu_count == wanted)
+        return 0;
+    if (lease->flags & SL_LEASE_KEEP)
+        (void)!sl_client_remove(fd, got->name, &ignored);
+    return sl_err_set(err, -EPROTO, SL_E_ARBITER_ONE_GPU, sl_client_peer_pid(fd));
+}
+
+static int take_created(int fd, const struct sl_msg_lease *lease, const union sl_packet *got,
+                        struct sl_msg_created *ret, struct sl_err *err)
 {
     if (got->h.type != SL_MSG_CREATED)
         return unexpected(got, err);
@@ -98,7 +113,7 @@ static int take_created(const union sl_packet *got, struct sl_msg_created *ret, 
         ret->gpu_count = SL_MAX_GPUS;
     for (size_t i = 0; i < SL_MAX_GPUS; i++)
         ret->gpu[i][SL_UUID_MAX - 1] = '\0';
-    return 0;
+    return check_count(fd, lease, ret, err);
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
@@ -106,7 +121,7 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
 {
     union sl_packet got = {.h = {0}};
     int rc = ask(fd, SL_MSG_CREATE, lease, 0, &got, err);
-    return rc < 0 ? rc : take_created(&got, ret, err);
+    return rc < 0 ? rc : take_created(fd, lease, &got, ret, err);
 }
 
 /* -ETIME: nothing came before the deadline. */
@@ -142,7 +157,7 @@ int sl_client_create_waiting(int fd, const struct sl_msg_lease *lease,
         rc = place.turn ? ask(fd, SL_MSG_CREATE, &question, 0, &got, err)
                         : receive_until(fd, how->deadline_ns, &got, err);
     }
-    return rc < 0 ? rc : take_created(&got, ret, err);
+    return rc < 0 ? rc : take_created(fd, lease, &got, ret, err);
 }
 
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,

@@ -172,9 +172,8 @@ static int stand(struct arbiter *a, struct waiter *w, const struct sl_msg_lease 
 {
     w->ask = *ask;
     w->place.state = SL_LINE_WAITING;
-    w->place.any = ask->flags & SL_LEASE_ANY;
     sl_arb_line_look(a);
-    int rc = sl_arb_wants(a, ask, &w->place.wants, err);
+    int rc = sl_arb_wants(a, ask, &w->place.wants, &w->place.need, err);
     return rc < 0 ? rc : 1;
 }
 

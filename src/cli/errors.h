@@ -35,8 +35,7 @@ SL_ERROR(TENANT_NO_ARBITER,
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
 SL_ERROR(STATUS_TWO_NAMES, "status: only one tenant can be named: write `sluice status NAME`",
     "`sluice status` shows all tenants, or one tenant in detail", "name one tenant, or none");
-SL_ERROR(TENANT_UNKNOWN_NEAR,
-    "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
+SL_ERROR(TENANT_UNKNOWN_NEAR, "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
     "no tenant with this name runs, or it has ended", "use a name that `sluice status` shows");
 SL_ERROR_ALSO(TENANT_UNKNOWN_HERE, "no tenant is named \"%.200s\": `sluice status` lists the tenants");
 SL_ERROR(PROCESSES_UNTOLD,
@@ -140,8 +139,8 @@ SL_ERROR(LEASE_NOT_BUILT,
 SL_ERROR_PART("leases");
 
 SL_ERROR(LEASE_NAME_BAD,
-    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at "
-    "both ends",
+    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at both "
+    "ends",
     "the name is part of the name of a CDI device and of a file", "another name, for example `train-1`");
 SL_ERROR(LEASE_TAKEN,
     "there is a lease \"%s\" already: choose another name, change it with `sluice set %s`, or delete it with `sluice "
@@ -171,8 +170,7 @@ SL_ERROR(LEASE_CDI_DIR,
     "cannot write to the folder for CDI specs %s (%s): become root, or name another folder with --cdi-dir",
     "the folder belongs to another user, or its disk is full or read-only",
     "root, or `--cdi-dir FOLDER`, and name the folder to the container tool");
-SL_ERROR(LEASE_HALF,
-    "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
+SL_ERROR(LEASE_HALF, "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
     "`sluice lease` was killed while it made or deleted the lease, or somebody removed the spec (a remark)",
     "make the lease again, if it is needed");
 SL_ERROR(LEASE_LOST,
@@ -200,9 +198,21 @@ SL_ERROR(GPU_LIST_LONG, "--gpu names more than %d GPUs: name fewer GPUs",
     "the most GPUs that one tenant may use", "fewer GPUs");
 SL_ERROR(GPU_NAMED_TWICE, "GPU %s is named twice: name each GPU once",
     "`--gpu 0,0`, or an index and the UUID of the same card", "name each GPU once");
+SL_ERROR(GPU_AUTO_BESIDE, "--gpu \"%.60s\" names GPUs beside auto: write auto alone, or name the GPUs",
+    "for example `--gpu auto,1`", "`--gpu auto`, with `--gpus 2` for several; or a list without `auto`");
+SL_ERROR(GPUS_COUNT, "--gpus \"%.60s\" is not a number of GPUs: write a whole number from 1 to %d, for example 2",
+    "not a number, or one that no tenant may have", "`--gpus 2`");
+SL_ERROR(GPUS_CONTRADICT,
+    "--gpus asks for %lu, but --gpu names %u: leave one of them out, or choose among some GPUs with "
+    "CUDA_VISIBLE_DEVICES",
+    "all GPUs of `--gpu` are given to the command, so another number contradicts it",
+    "`--gpu 0,2` alone; or `CUDA_VISIBLE_DEVICES=0,2,3 sluice run --gpus 2`");
 SL_ERROR(VISIBLE_DEVICES_EMPTY,
     "CUDA_VISIBLE_DEVICES is \"%.40s\", which hides every GPU: unset it, or name GPUs with --gpu",
     "the variable is empty or begins with `-1`", "unset it, or use `--gpu`");
+SL_ERROR(GPU_HIDDEN, "%s: --gpu takes GPU %u, which CUDA_VISIBLE_DEVICES=\"%.40s\" does not allow: --gpu comes first",
+    "a remark, not an error: a batch system may have set the variable, and given the GPU to somebody else",
+    "leave `--gpu` out, or unset the variable");
 SL_ERROR(NAME_EMPTY, "the tenant name is empty: omit --name, and sluice chooses a name",
     "`--name ''`", "omit `--name`, or give a name");
 SL_ERROR(NAME_LONG, "tenant name \"%.100s\" is too long: use at most 40 characters",
