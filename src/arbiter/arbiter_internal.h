@@ -350,6 +350,8 @@ int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lea
 /* The GPUs that waiting clients have a claim on: a client that does not wait may not take them. */
 struct sl_line_gpus sl_arb_line_barred(const struct arbiter *a, const struct sl_msg_lease *ask);
 void sl_arb_line_left(struct arbiter *a, struct client *c); /* the client goes away */
+/* Sends everybody who waits, first come first. */
+int sl_arb_line_status(struct arbiter *a, struct client *c) SL_MUST_CHECK;
 void sl_arb_line_look(struct arbiter *a);     /* there may be room now */
 uint64_t sl_arb_line_tick(struct arbiter *a); /* returns when to be called again */
 

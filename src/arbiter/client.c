@@ -225,6 +225,14 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
         got->audit.uuid[SL_UUID_MAX - 1] = got->audit.tenant[SL_NAME_MAX - 1] = '\0';
         got->audit.command[sizeof(got->audit.command) - 1] = '\0';
         return append((void **)&s->audit, &s->audit_count, &got->audit, sizeof(got->audit), err);
+    case SL_MSG_WAITER:
+        got->waiter.name[SL_NAME_MAX - 1] = got->waiter.why[sizeof(got->waiter.why) - 1] = '\0';
+        if (got->waiter.gpu_count > SL_MAX_GPUS)
+            got->waiter.gpu_count = SL_MAX_GPUS;
+        for (size_t i = 0; i < SL_MAX_GPUS; i++)
+            got->waiter.gpu[i][SL_UUID_MAX - 1] = '\0';
+        return append((void **)&s->waiter, &s->waiter_count, &got->waiter, sizeof(got->waiter),
+                      err);
     default:
         return unexpected(got, err);
     }
@@ -244,6 +252,7 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     struct sl_msg question;
     union sl_packet got = {.h = {0}};
     sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    question.option = SL_STATUS_LINE;
     int rc = sl_packet_send(fd, &question, NULL, 0, err);
     if (rc == -EPIPE)
         return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
@@ -297,5 +306,6 @@ void sl_client_status_free(struct sl_client_status *status)
     free(status->gpu);
     free(status->tenant);
     free(status->audit);
+    free(status->waiter);
     *status = (struct sl_client_status){0};
 }

@@ -318,6 +318,7 @@ void sl_status_text(const struct sl_status_view *v, FILE *out, bool colour, bool
     } else {
         (void)fputs("\nNo tenants.\n", out);
     }
+    cut = sl_status_line_text(v, out, colour, wide) || cut;
     if (cut)
         (void)fprintf(out, "\n%c: the name is longer; `sluice status --wide` shows all of it.\n",
                       SL_TABLE_CUT);

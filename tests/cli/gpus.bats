@@ -158,4 +158,6 @@ teardown() { common_teardown; }
     run -125 "$SLUICE" run --gpus 2 -- touch "$PLACE/began"
     has "the arbiter (process $pid) is of an older version, which chooses one GPU only: name the GPUs"
     [ ! -e "$PLACE/began" ]
+    run -0 "$SLUICE" status --json
+    [ "$(jq -c .waiting <<<"$output")" = '[]' ]
 }
