@@ -63,7 +63,6 @@ _sluice() {
         case $words in
         @file) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         @dir) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-        @gpu) mapfile -t COMPREPLY < <(compgen -W '0 1 2 3 4 5 6 7' -- "$cur") ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
         esac
     elif [[ $cur == -* ]]; then

@@ -70,8 +70,6 @@ function __sluice_complete
                 __fish_complete_path "$current"
             case @dir
                 __fish_complete_directories "$current"
-            case @gpu
-                seq 0 7
             case '*'
                 printf '%s\n' $hint
         end

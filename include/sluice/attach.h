@@ -38,7 +38,7 @@ enum sl_msg_type {
     /* control socket, client → arbiter */
     SL_MSG_CREATE, /* sl_msg_lease; the tenant lives while this connection or a process does */
     SL_MSG_SET,    /* sl_msg_lease: name, and the fields named in `fields` */
-    SL_MSG_STATUS, /* bare: answered by TENANT*, GPU*, AUDIT*, END */
+    SL_MSG_STATUS, /* bare: answered by TENANT*, GPU*, AUDIT*, WAITER* (see SL_STATUS_LINE), END */
     /* control socket, arbiter → client */
     SL_MSG_CREATED, /* sl_msg_created */
     SL_MSG_OK,      /* sl_msg_text: a remark for the user, may be empty */
@@ -54,15 +54,19 @@ enum sl_msg_type {
     SL_MSG_PROCESSES, /* sl_msg_lease: name of a tenant; answered by PROCESS*, END */
     SL_MSG_PROCESS,   /* arbiter → client: sl_msg_process */
     SL_MSG_WAITING,   /* arbiter → client: sl_msg_waiting, after a CREATE with SL_LEASE_WAIT */
-    SL_MSG_LAST = SL_MSG_WAITING,
+    SL_MSG_WAITER,    /* arbiter → client: sl_msg_waiter */
+    SL_MSG_LAST = SL_MSG_WAITER,
 };
+
+/* In `option` of STATUS: the client knows WAITER. An older arbiter ignores it, an older client does not set it. */
+#define SL_STATUS_LINE 1U
 
 struct sl_msg {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t size;     /* of the whole message */
-    uint32_t reserved; /* 0; in TENANT: SL_OWNER_TOLD of the user who made the tenant */
+    uint32_t size;   /* of the whole message */
+    uint32_t option; /* in TENANT: SL_OWNER_TOLD of the user who made the tenant; in STATUS: what is asked for; else 0 */
 };
 
 /* A uid in a field that is 0 where nothing is told (by an arbiter of an earlier version). */
@@ -108,9 +112,9 @@ enum sl_lease_flag {
     /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */
     SL_LEASE_SLICES = 2,
     SL_LEASE_TURNS = 4,
-    /* One GPU: the first of the named GPUs that has room, or the first of all GPUs when none is
-     * named. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and
-     * names after one that does not exist do not count. */
+    /* The arbiter chooses: of the named GPUs, or of all GPUs when none is named, one that has room,
+     * or as many as sl_lease_wanted says. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the
+     * beginning of a UUID, and names after one that does not exist do not count. */
     SL_LEASE_ANY = 8,
     /* Where there is no room now, stand in line instead of being refused (not with SL_LEASE_KEEP, and one tenant of a
      * process at a time). CREATE is then answered by WAITING, again whenever place or reason change. When WAITING says
@@ -128,6 +132,15 @@ enum sl_lease_flag {
      * way back to it. */
     SL_LEASE_RETURNING = 128,
 };
+
+/* With SL_LEASE_ANY: the top byte of the flags says how many GPUs, less one. An arbiter that does not know this gives
+ * one GPU. */
+#define SL_LEASE_MORE_SHIFT 24
+
+static inline uint32_t sl_lease_wanted(uint32_t flags)
+{
+    return (flags >> SL_LEASE_MORE_SHIFT) + 1;
+}
 
 /* The identity of a tenant for people and metrics: "namespace=… pod=… container=… claim=… uid=…
  * request=…", as far as known, without spaces in values. */
@@ -173,6 +186,33 @@ struct sl_msg_waiting {
     uint32_t turn;  /* not 0: there is room; send CREATE again */
     uint32_t reserved;
     char why[144]; /* what is asked for and what is left */
+};
+
+enum sl_waiter_state {
+    SL_WAITER_WAITS = 1,
+    SL_WAITER_CALLED, /* there is room, and it was told so */
+    SL_WAITER_ASLEEP, /* it did not answer when there was room: others pass */
+    SL_WAITER_ABSENT, /* it stood here before a restart, and may come back; its request is not known */
+};
+
+/* A command that waits in line, in STATUS. */
+struct sl_msg_waiter {
+    struct sl_msg h;
+    uint32_t place; /* 1 is the first */
+    uint32_t state; /* enum sl_waiter_state */
+    uint32_t pid;
+    uint32_t priority;
+    uint64_t waited_ns;
+    uint32_t fields; /* enum sl_lease_field: what was asked for */
+    uint32_t memory_percent;
+    uint64_t memory_bytes; /* per GPU, when memory_percent is 0 */
+    uint32_t cores_request_permille;
+    uint32_t cores_limit_permille;
+    uint32_t wanted;        /* GPUs */
+    uint32_t gpu_count;     /* of so many named ones; 0: of all */
+    char name[SL_NAME_MAX]; /* may be empty */
+    char gpu[SL_MAX_GPUS][SL_UUID_MAX];
+    char why[144];
 };
 
 struct sl_msg_tenant {

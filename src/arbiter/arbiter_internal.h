@@ -51,6 +51,8 @@ struct gpu {
     char name[SL_NAME_MAX];
     uint64_t total_bytes;
     uint64_t used_bytes; /* at the last measurement */
+    uint8_t numa;        /* its memory node; 0 also where that is not known */
+    uint8_t link_group;  /* cards with NVLinks between them have the same number */
     bool turns;          /* its time is shared by turns, not by slices … */
     bool turns_wanted;
     bool no_effect; /* `sluice doctor` measured that slices have no effect here */
@@ -361,6 +363,19 @@ int sl_arb_tenant_remove(struct arbiter *a, const struct client *by, const struc
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 
+/* candidates.c */
+/* The GPUs that a request may mean, of which it wants so many: all of them, unless the arbiter may choose. */
+struct candidates {
+    uint32_t gpu[SL_ARB_MAX_GPUS];
+    uint32_t count, wanted;
+    bool any;
+};
+int sl_arb_candidates(struct arbiter *a, const struct sl_msg_lease *ask, struct candidates *ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* The same for the line. */
+int sl_arb_wants(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_line_gpus *ret,
+                 uint32_t *ret_need, struct sl_err *err) SL_MUST_CHECK;
+
 /* choose.c */
 /* Sets the GPUs of a tenant: none of those that are barred, and with room for the rest that is asked for. */
 int sl_arb_choose(struct arbiter *a, const struct sl_msg_lease *ask,
@@ -368,16 +383,20 @@ int sl_arb_choose(struct arbiter *a, const struct sl_msg_lease *ask,
                   struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_check_cores(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
                        struct sl_err *err) SL_MUST_CHECK;
-/* All GPUs that a request may mean. */
-int sl_arb_wants(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_line_gpus *ret,
-                 struct sl_err *err) SL_MUST_CHECK;
-/* The GPUs that a new tenant would have; where one of several is to be chosen, the largest. Returns how many; 0: the
+/* The time of a GPU that is not promised, in permille, not counting one tenant. */
+uint32_t sl_arb_cores_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except);
+/* The GPUs that a new tenant would have; where some of several are to be chosen, the largest. Returns how many; 0: the
  * request is wrong. */
 uint32_t sl_arb_meant(struct arbiter *a, const struct sl_msg_lease *ask, uint32_t gpu[SL_MAX_GPUS]);
+
+/* lacks.c: for people */
 bool sl_arb_ever_fits(struct arbiter *a,
                       const struct sl_msg_lease *ask); /* without other tenants */
 /* What a request asks for and what is left, for people. False: nothing is missing. */
 bool sl_arb_lacks(struct arbiter *a, const struct sl_msg_lease *ask, char *buf, size_t size);
+/* The refusal of a request that fits on `fit` of its candidates, too few: what is left, and the cure. */
+int sl_arb_none_fits(struct arbiter *a, const struct sl_msg_lease *ask,
+                     const struct candidates *from, uint32_t fit, struct sl_err *err);
 
 /* line.c: commands that wait for room on a GPU */
 void sl_arb_line_load(struct arbiter *a); /* the commands of before a restart keep their places */
@@ -388,8 +407,10 @@ int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lea
 /* The GPUs that waiting clients have a claim on: a client that does not wait may not take them. */
 struct sl_line_gpus sl_arb_line_barred(const struct arbiter *a, const struct sl_msg_lease *ask);
 void sl_arb_line_left(struct arbiter *a, struct client *c); /* the client goes away */
-void sl_arb_line_look(struct arbiter *a);                   /* there may be room now */
-uint64_t sl_arb_line_tick(struct arbiter *a);               /* returns when to be called again */
+/* Sends everybody who waits, first come first. */
+int sl_arb_line_status(struct arbiter *a, struct client *c) SL_MUST_CHECK;
+void sl_arb_line_look(struct arbiter *a);     /* there may be room now */
+uint64_t sl_arb_line_tick(struct arbiter *a); /* returns when to be called again */
 
 /* grant.c: memory. Can these limits be granted? Changes nothing. */
 int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
@@ -401,6 +422,8 @@ bool sl_arb_grant_asked(const struct arbiter *a, uint32_t gpu, const struct sl_m
                         uint32_t i, uint64_t *ret);
 /* The memory that is neither promised nor used, not counting one tenant. */
 uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except);
+/* The part of the memory that a further tenant without a limit would get. */
+uint64_t sl_arb_grant_offer(const struct arbiter *a, uint32_t gpu);
 /* After a grant: checks that no other tenant has taken the memory since the first check. */
 int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t,
                        struct sl_err *err) SL_MUST_CHECK;

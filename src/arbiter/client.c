@@ -110,7 +110,22 @@ static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, 
     return answered == 0 && want && ret->h.type != want ? unexpected(ret, err) : answered;
 }
 
-static int take_created(const union sl_packet *got, struct sl_msg_created *ret, struct sl_err *err)
+/* An older arbiter does not know how many GPUs the request wants, and gives one. Its tenant ends with this process; one
+ * that would stay is removed. */
+static int check_count(int fd, const struct sl_msg_lease *lease, const struct sl_msg_created *got,
+                       struct sl_err *err)
+{
+    uint32_t wanted = lease->flags & SL_LEASE_ANY ? sl_lease_wanted(lease->flags) : got->gpu_count;
+    struct sl_err ignored = SL_ERR_INIT;
+    if (got->gpu_count == wanted)
+        return 0;
+    if (lease->flags & SL_LEASE_KEEP)
+        (void)!sl_client_remove(fd, got->name, &ignored);
+    return sl_err_set(err, -EPROTO, SL_E_ARBITER_ONE_GPU, sl_client_peer_pid(fd));
+}
+
+static int take_created(int fd, const struct sl_msg_lease *lease, const union sl_packet *got,
+                        struct sl_msg_created *ret, struct sl_err *err)
 {
     if (got->h.type != SL_MSG_CREATED)
         return unexpected(got, err);
@@ -121,7 +136,7 @@ static int take_created(const union sl_packet *got, struct sl_msg_created *ret, 
         ret->gpu_count = SL_MAX_GPUS;
     for (size_t i = 0; i < SL_MAX_GPUS; i++)
         ret->gpu[i][SL_UUID_MAX - 1] = '\0';
-    return 0;
+    return check_count(fd, lease, ret, err);
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
@@ -129,7 +144,7 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
 {
     union sl_packet got = {.h = {0}};
     int rc = ask(fd, SL_MSG_CREATE, lease, 0, &got, err);
-    return rc < 0 ? rc : take_created(&got, ret, err);
+    return rc < 0 ? rc : take_created(fd, lease, &got, ret, err);
 }
 
 /* -ETIME: nothing came before the deadline. */
@@ -165,7 +180,7 @@ int sl_client_create_waiting(int fd, const struct sl_msg_lease *lease,
         rc = place.turn ? ask(fd, SL_MSG_CREATE, &question, 0, &got, err)
                         : receive_until(fd, how->deadline_ns, &got, err);
     }
-    return rc < 0 ? rc : take_created(&got, ret, err);
+    return rc < 0 ? rc : take_created(fd, lease, &got, ret, err);
 }
 
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
@@ -233,6 +248,14 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
         got->audit.uuid[SL_UUID_MAX - 1] = got->audit.tenant[SL_NAME_MAX - 1] = '\0';
         got->audit.command[sizeof(got->audit.command) - 1] = '\0';
         return append((void **)&s->audit, &s->audit_count, &got->audit, sizeof(got->audit), err);
+    case SL_MSG_WAITER:
+        got->waiter.name[SL_NAME_MAX - 1] = got->waiter.why[sizeof(got->waiter.why) - 1] = '\0';
+        if (got->waiter.gpu_count > SL_MAX_GPUS)
+            got->waiter.gpu_count = SL_MAX_GPUS;
+        for (size_t i = 0; i < SL_MAX_GPUS; i++)
+            got->waiter.gpu[i][SL_UUID_MAX - 1] = '\0';
+        return append((void **)&s->waiter, &s->waiter_count, &got->waiter, sizeof(got->waiter),
+                      err);
     default:
         return unexpected(got, err);
     }
@@ -252,6 +275,7 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     struct sl_msg question;
     union sl_packet got = {.h = {0}};
     sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    question.option = SL_STATUS_LINE;
     int rc = sl_packet_send(fd, &question, NULL, 0, err);
     if (rc == -EPIPE) { /* it may have sent the reason before it closed the connection */
         rc = receive(fd, &got, err);
@@ -307,5 +331,6 @@ void sl_client_status_free(struct sl_client_status *status)
     free(status->gpu);
     free(status->tenant);
     free(status->audit);
+    free(status->waiter);
     *status = (struct sl_client_status){0};
 }

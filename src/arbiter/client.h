@@ -66,6 +66,8 @@ struct sl_client_status {
     size_t tenant_count;
     struct sl_msg_audit *audit;
     size_t audit_count;
+    struct sl_msg_waiter *waiter; /* in line, the first first; an older arbiter tells none */
+    size_t waiter_count;
 };
 
 int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err) SL_MUST_CHECK;

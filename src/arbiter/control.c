@@ -167,7 +167,7 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         .oom_count = t->past.oom_count,
     };
     sl_packet_init(&m->h, SL_MSG_TENANT, sizeof(*m));
-    m->h.reserved = SL_OWNER_TOLD(t->owner);
+    m->h.option = SL_OWNER_TOLD(t->owner);
     memcpy(m->about, t->about, sizeof(m->about));
     memcpy(m->name, t->name, sizeof(m->name));
     for (const struct member *k = t->members; k && l; k = k->next) {
@@ -208,7 +208,7 @@ static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m
         }
 }
 
-static int on_status(struct arbiter *a, struct client *c)
+static int on_status(struct arbiter *a, struct client *c, uint32_t option)
 {
     int rc = 0;
     for (const struct tenant *t = a->tenants; t && rc == 0; t = t->next) {
@@ -223,6 +223,8 @@ static int on_status(struct arbiter *a, struct client *c)
     }
     for (const struct audit_finding *f = a->findings; f && rc == 0; f = f->next)
         rc = sl_arb_client_send(a, c, &f->msg.h);
+    if (rc == 0 && (option & SL_STATUS_LINE))
+        rc = sl_arb_line_status(a, c);
     struct sl_msg end;
     sl_packet_init(&end, SL_MSG_END, sizeof(end));
     return rc < 0 ? rc : sl_arb_client_send(a, c, &end);
@@ -270,7 +272,7 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
     case SL_MSG_REMOVE:
         return answer_result(a, c, sl_arb_tenant_remove(a, c, &p->lease, &err), &err, "");
     case SL_MSG_STATUS:
-        return on_status(a, c);
+        return on_status(a, c, p->h.option);
     case SL_MSG_PROCESSES:
         return on_processes(a, c, &p->lease);
     case SL_MSG_PING:

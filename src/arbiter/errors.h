@@ -20,11 +20,38 @@ SL_ERROR(PAUSE_REACH,
     "stop its processes with `kill -STOP` instead, or use a GPU with a lower index");
 SL_ERROR(GPU_SMALL, "GPU %u (%s) has %s, %s were asked for: ask for less",
     "more than the card has (for example `200Gi` of 141)", "a smaller amount");
+SL_ERROR(GPUS_FEW, "%u GPUs were asked for, but this machine has %u: ask for fewer GPUs",
+    "`--gpus` names more cards than there are; MIG instances do not count, because a process can use only one of them",
+    "a smaller number");
+SL_ERROR_ALSO(GPUS_MIG,
+    "%u GPUs were asked for, but there are %u that may be used and are no MIG instances, of which a process can use "
+    "one only: ask for one GPU");
+SL_ERROR_ALSO(GPUS_VISIBLE,
+    "%u GPUs were asked for, but CUDA_VISIBLE_DEVICES allows %u: ask for fewer GPUs, or allow more");
+SL_ERROR(NO_GPU_SO_LARGE,
+    "%s were asked for, but no GPU that may be used is so large: the largest, GPU %u (%s), has %s: ask for less%s",
+    "the GPU is chosen by itself, and every one that may be used has less memory in all",
+    "a smaller amount, or a part on each of several GPUs: `--gpus 2`");
+SL_ERROR_ALSO(GPUS_SMALL,
+    "%u GPUs with %s each were asked for, but %u of the %u that may be used are so large: ask for less, or for fewer "
+    "GPUs");
+SL_ERROR(NO_SINGLE_GPU,
+    "no single GPU has %s left: GPU %u has the most, %s, and the %u GPUs that may be used have %s together: ask for at "
+    "most what one has, or for a part on each of several GPUs with --gpus",
+    "the memory that is left is spread over several cards, and one tenant has its memory on one card unless it asks "
+    "for several",
+    "ask for less; `--gpus 2` with the memory that is needed on each; or `--wait`");
+SL_ERROR_ALSO(NO_GPU_SO_MUCH,
+    "none of %u GPUs has %s left: GPU %u has the most, %s: ask for less, or see in `sluice status` which tenants have "
+    "the rest");
 SL_ERROR(NO_GPU_HAS_ROOM,
     "none of %u GPUs has room for this tenant (left: %s): ask for less, or see in `sluice status` which tenants have "
     "the rest",
     "no `--gpu` was given, and every GPU that may be used has too little memory or time left",
     "ask for less, end a tenant, or give a tenant less with `sluice set`");
+SL_ERROR_ALSO(GPUS_NO_ROOM,
+    "%u GPUs were asked for, and %u %s room of the %u that may be used (left: %s): ask for less on each, or for fewer "
+    "GPUs");
 SL_ERROR(GPU_MEMORY_LEFT,
     "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see in `sluice status` which tenants have the "
     "rest",
@@ -42,6 +69,7 @@ SL_ERROR(LINE_BEFORE, "other commands wait in line for GPU %u and go first",
     "a command that was started with `--wait` is before this one, also where this one would fit",
     "add `--wait`, or use another GPU");
 SL_ERROR_ALSO(LINE_BEFORE_ALL, "other commands wait in line for every GPU that may be used, and go first");
+SL_ERROR_ALSO(LINE_BEFORE_SOME, "other commands wait in line for %u of the %u GPUs that may be used, and go first");
 SL_ERROR(LINE_TIME_OVER, "there was no room in the time given",
     "the GPU was in use for all of the time after `--wait=`", "a longer time, or `--wait` without a time");
 SL_ERROR(LINE_FULL, "%d commands wait in line already, the most that may: end some of them",
@@ -220,6 +248,11 @@ SL_ERROR(ARBITER_NO_LINE,
     "or again when the tenants of that arbiter have ended",
     "the arbiter was started before this version of Sluice was installed",
     "the old arbiter ends two seconds after its last tenant; `sluice run` then starts a new one");
+SL_ERROR(ARBITER_ONE_GPU,
+    "the arbiter (process %d) is of an older version, which chooses one GPU only: name the GPUs, for example --gpu "
+    "0,1, or start the command again when the tenants of that arbiter have ended",
+    "the arbiter was started before this version of Sluice was installed",
+    "name the GPUs with `--gpu`; the old arbiter ends two seconds after its last tenant");
 SL_ERROR(ARBITER_DESCRIPTORS,
     "the arbiter has no free descriptors: end some of its clients, or raise its limit (ulimit -n) and restart it",
     "thousands of processes", "raise `ulimit -n` before the first `sluice run`");

@@ -167,14 +167,16 @@ int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const
 
 /*
  * Equal parts of `rest`, except for tenants that use more than that already: they keep their usage, and the others
- * share the remainder. Each round finds more of the former or is the last.
+ * share the remainder. Each round finds more of the former or is the last. `newcomers` use nothing yet, and are not
+ * among the tenants.
  */
-static uint64_t equal_part(const struct arbiter *a, uint32_t gpu, uint64_t rest, uint32_t count)
+static uint64_t equal_part(const struct arbiter *a, uint32_t gpu, uint64_t rest, uint32_t count,
+                           uint32_t newcomers)
 {
-    uint64_t part = rest / count;
+    uint64_t part = rest / (count + newcomers);
     for (;;) {
         uint64_t left = rest;
-        uint32_t others = 0;
+        uint32_t others = newcomers;
         for (const struct tenant *t = a->tenants; t; t = t->next) {
             int i = place_of(t, gpu);
             if (i < 0 || t->terms.memory_bytes[i] != SL_NO_LIMIT)
@@ -211,7 +213,7 @@ static void share_gpu(struct arbiter *a, uint32_t gpu)
         return; /* no such tenant, or no change until their usage is known */
     uint64_t total = a->gpu[gpu].total_bytes;
     uint64_t rest = total > s.promised_bytes ? total - s.promised_bytes : 0;
-    uint64_t part = equal_part(a, gpu, rest, s.open_count) & ~(SL_UNIT_BYTES - 1);
+    uint64_t part = equal_part(a, gpu, rest, s.open_count, 0) & ~(SL_UNIT_BYTES - 1);
     for (struct tenant *t = a->tenants; t; t = t->next) {
         int i = place_of(t, gpu);
         if (i < 0 || t->terms.memory_bytes[i] != SL_NO_LIMIT)
@@ -219,6 +221,14 @@ static void share_gpu(struct arbiter *a, uint32_t gpu)
         uint64_t used = used_bytes(t, i);
         set_share(a, t, i, s.promised_bytes == 0 ? SL_NO_LIMIT : used > part ? used : part);
     }
+}
+
+uint64_t sl_arb_grant_offer(const struct arbiter *a, uint32_t gpu)
+{
+    struct standing s = look(a, gpu, NULL);
+    uint64_t total = a->gpu[gpu].total_bytes;
+    return equal_part(a, gpu, total > s.promised_bytes ? total - s.promised_bytes : 0, s.open_count,
+                      1);
 }
 
 void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count)

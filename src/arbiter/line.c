@@ -37,7 +37,8 @@ struct waiter {
     struct source gone;    /* of an absent one: its process */
     pid_t pid;
     uint64_t start;
-    struct sl_msg_lease ask;
+    uint64_t since_ns;       /* it waits; also over a restart: the clock goes on */
+    struct sl_msg_lease ask; /* not known of an absent one */
     struct sl_msg_waiting told;
 };
 
@@ -65,8 +66,8 @@ static void save(struct arbiter *a)
     FILE *f = sl_xmemstream(&text, &size);
     (void)fprintf(f, "sluice-line 1\n");
     for (struct sl_line_place *p = a->line.first; p; p = p->next)
-        (void)fprintf(f, "waits %" PRIu64 " %u %d %" PRIu64 "\n", p->number, p->priority,
-                      waiter_of(p)->pid, waiter_of(p)->start);
+        (void)fprintf(f, "waits %" PRIu64 " %u %d %" PRIu64 " %" PRIu64 "\n", p->number,
+                      p->priority, waiter_of(p)->pid, waiter_of(p)->start, waiter_of(p)->since_ns);
     sl_xmemstream_close(f);
     if (sl_fs_replace(a->dir_fd, LINE_FILE, text, size, 0600, &err) < 0)
         sl_warn("the line of waiting commands would not survive a restart: %s", err.msg);
@@ -116,9 +117,9 @@ void sl_arb_line_load(struct arbiter *a)
     if (sl_fs_read(a->dir_fd, LINE_FILE, FILE_MAX, &text, NULL, NULL) < 0)
         return;
     for (char *s = strtok_r(text, "\n", &rest); s; s = strtok_r(NULL, "\n", &rest)) {
-        struct waiter w = {.client = NULL};
-        if (sscanf(s, "waits %" SCNu64 " %u %d %" SCNu64, &w.place.number, &w.place.priority,
-                   &w.pid, &w.start) == 4 &&
+        struct waiter w = {.since_ns = a->now_ns}; /* earlier builds did not write that */
+        if (sscanf(s, "waits %" SCNu64 " %u %d %" SCNu64 " %" SCNu64, &w.place.number,
+                   &w.place.priority, &w.pid, &w.start, &w.since_ns) >= 4 &&
             w.pid > 0 && w.place.priority <= SL_PRIORITY_HIGH)
             keep(a, &w);
     }
@@ -174,6 +175,7 @@ static int join(struct arbiter *a, struct client *c, uint64_t start, uint32_t pr
     w->gone.fd = -1;
     w->pid = c->pid;
     w->start = start;
+    w->since_ns = a->now_ns;
     w->client = c;
     c->waiter = w;
     save(a); /* before it is told: a place that it knows of is one that a restart keeps */
@@ -186,10 +188,9 @@ static int stand(struct arbiter *a, struct waiter *w, const struct sl_msg_lease 
 {
     w->ask = *ask;
     w->place.state = SL_LINE_WAITING;
-    w->place.any = ask->flags & SL_LEASE_ANY;
     w->place.held = sl_arb_limits_hold(a, w->client, ask, NULL, 0);
     sl_arb_line_look(a);
-    int rc = sl_arb_wants(a, ask, &w->place.wants, err);
+    int rc = sl_arb_wants(a, ask, &w->place.wants, &w->place.need, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -252,6 +253,16 @@ static bool fits(void *arg, struct sl_line_place *place, const struct sl_line_gp
     return sl_arb_tenant_fits(arg, &waiter_of(place)->ask, barred);
 }
 
+static void why_waits(struct arbiter *a, const struct waiter *w, uint32_t place, char *buf,
+                      size_t size)
+{
+    bool held = w->place.held && w->client && sl_arb_limits_hold(a, w->client, &w->ask, buf, size);
+    if (!held && !sl_arb_lacks(a, &w->ask, buf, size))
+        (void)snprintf(buf, size, "%s",
+                       place > 1 ? "the commands before it go first"
+                                 : "the arbiter checks which memory is in use");
+}
+
 static void tell(struct arbiter *a, struct waiter *w)
 {
     struct sl_msg_waiting m = {.turn = w->place.state == SL_LINE_CALLED};
@@ -262,11 +273,7 @@ static void tell(struct arbiter *a, struct waiter *w)
     bool same = m.place == w->told.place && m.count == w->told.count && m.turn == w->told.turn;
     if (same && m.place > NEAR)
         return;
-    if (!(w->place.held && sl_arb_limits_hold(a, c, &w->ask, m.why, sizeof(m.why))) &&
-        !sl_arb_lacks(a, &w->ask, m.why, sizeof(m.why)))
-        (void)snprintf(m.why, sizeof(m.why), "%s",
-                       m.place > 1 ? "the commands before it go first"
-                                   : "the arbiter checks which memory is in use");
+    why_waits(a, w, m.place, m.why, sizeof(m.why));
     if (same && strcmp(m.why, w->told.why) == 0)
         return;
     sl_packet_init(&m.h, SL_MSG_WAITING, sizeof(m));
@@ -274,6 +281,70 @@ static void tell(struct arbiter *a, struct waiter *w)
     if (sl_arb_client_send(a, c, &m.h) < 0)
         sl_arb_client_remove(a, c);
 }
+
+/* --- for status --- */
+
+static void describe_ask(struct arbiter *a, const struct waiter *w, struct sl_msg_waiter *m)
+{
+    struct candidates from;
+    m->fields = w->ask.fields;
+    m->memory_percent = w->ask.memory_percent;
+    m->memory_bytes = w->ask.memory_bytes;
+    m->cores_request_permille = w->ask.cores_request_permille;
+    m->cores_limit_permille = w->ask.cores_limit_permille;
+    m->wanted = w->place.need;
+    (void)snprintf(m->name, sizeof(m->name), "%.63s", w->ask.name);
+    if (sl_arb_candidates(a, &w->ask, &from, NULL) < 0 || (from.any && w->ask.gpu_count == 0))
+        return; /* all GPUs */
+    for (; m->gpu_count < from.count && m->gpu_count < SL_MAX_GPUS; m->gpu_count++)
+        memcpy(m->gpu[m->gpu_count], a->gpu[from.gpu[m->gpu_count]].uuid, SL_UUID_MAX);
+}
+
+static void describe(struct arbiter *a, struct sl_line_place *p, struct sl_msg_waiter *m)
+{
+    static const struct {
+        uint32_t state;
+        const char *why;
+    } states[] = {
+        [SL_LINE_WAITING] = {SL_WAITER_WAITS, NULL},
+        [SL_LINE_CALLED] = {SL_WAITER_CALLED, "there is room: it starts now"},
+        [SL_LINE_ASLEEP] = {SL_WAITER_ASLEEP,
+                            "it is stopped: there was room, it did not answer, and others pass"},
+        [SL_LINE_ABSENT] = {SL_WAITER_ABSENT,
+                            "the arbiter has restarted, and the command has not come back yet"},
+    };
+    const struct waiter *w = waiter_of(p);
+    uint32_t count;
+    *m = (struct sl_msg_waiter){
+        .place = sl_line_position(&a->line, p, &count),
+        .state = states[p->state].state,
+        .pid = (uint32_t)w->pid,
+        .priority = p->priority,
+        .waited_ns = a->now_ns > w->since_ns ? a->now_ns - w->since_ns : 0,
+    };
+    sl_packet_init(&m->h, SL_MSG_WAITER, sizeof(*m));
+    if (p->state != SL_LINE_ABSENT)
+        describe_ask(a, w, m);
+    if (states[p->state].why)
+        (void)snprintf(m->why, sizeof(m->why), "%s", states[p->state].why);
+    else if (m->place > NEAR && w->told.why[0])
+        memcpy(m->why, w->told.why, sizeof(m->why)); /* the figures of many would cost too much */
+    else
+        why_waits(a, w, m->place, m->why, sizeof(m->why));
+}
+
+int sl_arb_line_status(struct arbiter *a, struct client *c)
+{
+    int rc = 0;
+    for (struct sl_line_place *p = a->line.first; p && rc == 0; p = p->next) {
+        struct sl_msg_waiter m;
+        describe(a, p, &m);
+        rc = sl_arb_client_send(a, c, &m.h);
+    }
+    return rc;
+}
+
+/* --- the loop --- */
 
 void sl_arb_line_look(struct arbiter *a)
 {

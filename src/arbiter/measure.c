@@ -309,6 +309,23 @@ static void add_gpu(struct arbiter *a, const struct gpu *g)
         sl_warn(SL_E_GPU_LEFT_OUT_LOG, g->uuid, SL_ARB_MAX_GPUS);
 }
 
+/* Cards with NVLinks between them, directly or through others, are one group; a card without links is its own. */
+static void find_link_groups(struct arbiter *a, size_t count)
+{
+    uint8_t links[SL_MAX_GPUS * SL_MAX_GPUS] = {0}, group[SL_MAX_GPUS];
+    (void)!sl_gpu_nvlinks(a->measure->gpu, links, count, NULL); /* without an answer: no links */
+    for (size_t i = 0; i < count; i++)
+        group[i] = (uint8_t)i;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count; j++) {
+            uint8_t joined = group[j];
+            for (size_t k = 0; links[i * count + j] && k < count; k++)
+                group[k] = group[k] == joined ? group[i] : group[k];
+        }
+    for (uint32_t i = 0; i < a->gpu_count; i++)
+        a->gpu[i].link_group = group[a->gpu[i].index];
+}
+
 /* Finds the GPUs and MIG instances that the arbiter serves. */
 static int find_gpus(struct arbiter *a, struct sl_err *err)
 {
@@ -330,8 +347,10 @@ static int find_gpus(struct arbiter *a, struct sl_err *err)
             sl_warn(SL_E_GPU_UNREADABLE_LOG, i, err->msg);
             continue;
         }
-        struct gpu g = {
-            .index = (uint32_t)i, .instance = UINT32_MAX, .total_bytes = info.memory_total_bytes};
+        struct gpu g = {.index = (uint32_t)i,
+                        .instance = UINT32_MAX,
+                        .total_bytes = info.memory_total_bytes,
+                        .numa = (uint8_t)(info.numa_node > 0 ? info.numa_node : 0)};
         (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", info.uuid);
         (void)snprintf(g.name, sizeof(g.name), "%.63s", info.name);
         if (!info.mig_enabled)
@@ -349,6 +368,7 @@ static int find_gpus(struct arbiter *a, struct sl_err *err)
     }
     if (a->gpu_count == 0)
         return sl_err_set(err, -ENODEV, SL_E_NO_GPU);
+    find_link_groups(a, count);
     return 0;
 }
 

@@ -162,7 +162,11 @@ const char *sl_format_duration(uint64_t ns, char *buf, size_t size)
         (void)snprintf(buf, size, "%.1f ms", s * 1e3);
     else if (s < 120)
         (void)snprintf(buf, size, "%.1f s", s);
-    else
+    else if (s < 7200)
         (void)snprintf(buf, size, "%.0f min", s / 60);
+    else if (s < 2 * 86400)
+        (void)snprintf(buf, size, "%.1f h", s / 3600);
+    else
+        (void)snprintf(buf, size, "%.1f d", s / 86400);
     return buf;
 }

@@ -29,7 +29,7 @@ struct sl_cli_option {
     const char *name; /* without the dashes; NULL ends a list */
     const char *arg;  /* name of its value for --help; NULL: a switch; "[=TIME]": may have one */
     const char *help;
-    const char *words; /* completion: values separated by spaces, or "@gpu", "@file", "@dir" */
+    const char *words; /* completion: values separated by spaces, or "@file", "@dir" */
 };
 
 /* The words of the command line. Strings are borrowed from argv. */

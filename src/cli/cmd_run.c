@@ -81,6 +81,16 @@ static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_ms
         }
 }
 
+static void remark_hidden(int control, const struct sl_msg_lease *lease,
+                          const struct sl_msg_created *tenant)
+{
+    struct sl_client_status status = {0};
+    if (!(lease->flags & SL_LEASE_ANY) && getenv("CUDA_VISIBLE_DEVICES") &&
+        sl_client_status(control, &status, NULL) == 0)
+        sl_world_remark_hidden(lease, tenant, &status, "run");
+    sl_client_status_free(&status);
+}
+
 /* Starts the arbiter from a child process: the start blocks, and signals must not wait for it. */
 static void start_again(struct keeper *k)
 {
@@ -180,6 +190,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
     }
     int control = rc;
     remark_adjusted(&lease, &tenant);
+    remark_hidden(control, &lease, &tenant);
     tenant_environment(&world, &tenant, libsluice, &env);
     int code = run_command(&world, control, args->rest, env.list);
     sl_env_free(&env);

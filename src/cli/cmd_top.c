@@ -53,7 +53,7 @@ static void find_owner(const struct sl_msg_tenant *m, char ret[SL_TOP_USER])
     char space[64];
     if (sl_client_about(m->about, "namespace", space, sizeof(space)))
         (void)snprintf(ret, SL_TOP_USER, "%.15s", space);
-    else if (m->h.reserved) {
+    else if (m->h.option) {
         (void)sl_status_user(m, space, sizeof(space));
         (void)snprintf(ret, SL_TOP_USER, "%.15s", space);
     } else

@@ -11,7 +11,7 @@ static void list_options(const struct sl_cli_option *list)
         (void)printf("--%s\n", o->name);
 }
 
-/* The possible values of an option; the shell expands "@gpu", "@file" and "@dir". */
+/* The possible values of an option; the shell expands "@file" and "@dir". */
 static int list_values(const struct sl_cli_option *list, const char *option)
 {
     for (const struct sl_cli_option *o = list; o && o->name; o++) {

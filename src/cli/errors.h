@@ -201,9 +201,21 @@ SL_ERROR(GPU_LIST_LONG, "--gpu names more than %d GPUs: name fewer GPUs",
     "the most GPUs that one tenant may use", "fewer GPUs");
 SL_ERROR(GPU_NAMED_TWICE, "GPU %s is named twice: name each GPU once",
     "`--gpu 0,0`, or an index and the UUID of the same card", "name each GPU once");
+SL_ERROR(GPU_AUTO_BESIDE, "--gpu \"%.60s\" names GPUs beside auto: write auto alone, or name the GPUs",
+    "for example `--gpu auto,1`", "`--gpu auto`, with `--gpus 2` for several; or a list without `auto`");
+SL_ERROR(GPUS_COUNT, "--gpus \"%.60s\" is not a number of GPUs: write a whole number from 1 to %d, for example 2",
+    "not a number, or one that no tenant may have", "`--gpus 2`");
+SL_ERROR(GPUS_CONTRADICT,
+    "--gpus asks for %lu, but --gpu names %u: leave one of them out, or choose among some GPUs with "
+    "CUDA_VISIBLE_DEVICES",
+    "all GPUs of `--gpu` are given to the command, so another number contradicts it",
+    "`--gpu 0,2` alone; or `CUDA_VISIBLE_DEVICES=0,2,3 sluice run --gpus 2`");
 SL_ERROR(VISIBLE_DEVICES_EMPTY,
     "CUDA_VISIBLE_DEVICES is \"%.40s\", which hides every GPU: unset it, or name GPUs with --gpu",
     "the variable is empty or begins with `-1`", "unset it, or use `--gpu`");
+SL_ERROR(GPU_HIDDEN, "%s: --gpu takes GPU %u, which CUDA_VISIBLE_DEVICES=\"%.40s\" does not allow: --gpu comes first",
+    "a remark, not an error: a batch system may have set the variable, and given the GPU to somebody else",
+    "leave `--gpu` out, or unset the variable");
 SL_ERROR(NAME_EMPTY, "the tenant name is empty: omit --name, and sluice chooses a name",
     "`--name ''`", "omit `--name`, or give a name");
 SL_ERROR(NAME_LONG, "tenant name \"%.100s\" is too long: use at most 40 characters",

@@ -82,6 +82,8 @@ int sl_cmd_lease_create(const struct sl_cli_args *args, struct sl_err *err)
         return rc;
     (void)snprintf(ask.name, sizeof(ask.name), "%s", name);
     rc = sl_named_create(&leases, &ask, libsluice, &made, err);
+    if (rc == 0)
+        sl_world_remark_hidden(&ask, &made, &leases.status, "lease");
     sl_named_close(&leases);
     if (rc == 0)
         tell_created(name, set.cdi_dir);

@@ -71,7 +71,7 @@ bool sl_named_is_lease(const struct sl_msg_tenant *tenant)
 
 bool sl_named_is_own(const struct sl_msg_tenant *tenant)
 {
-    return tenant->h.reserved == 0 || tenant->h.reserved == SL_OWNER_TOLD(geteuid());
+    return tenant->h.option == 0 || tenant->h.option == SL_OWNER_TOLD(geteuid());
 }
 
 static const struct sl_msg_tenant *find_tenant(const struct sl_named *n, const char *name)

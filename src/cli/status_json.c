@@ -42,7 +42,7 @@ static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
     sl_json_end(j, '}');
 }
 
-static void json_gpu_name(struct sl_json *j, const struct sl_client_status *s, const char *uuid)
+void sl_status_gpu_json(struct sl_json *j, const struct sl_client_status *s, const char *uuid)
 {
     const struct sl_msg_gpu *g = sl_status_gpu(s, uuid);
     if (g)
@@ -58,7 +58,7 @@ static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s
     sl_json_begin(j, "gpus", '[');
     for (uint32_t i = 0; i < m->gpu_count; i++) {
         sl_json_begin(j, NULL, '{');
-        json_gpu_name(j, s, m->gpu[i].uuid);
+        sl_status_gpu_json(j, s, m->gpu[i].uuid);
         put_limit(j, "memory_limit_bytes", m->gpu[i].limit_bytes);
         sl_json_uint(j, "memory_used_bytes", m->gpu[i].used_bytes);
         sl_json_uint(j, "memory_overhead_bytes", m->gpu[i].overhead_bytes);
@@ -92,10 +92,10 @@ static void json_tenant(struct sl_json *j, const char *key, const struct sl_clie
                                         [SL_GATE_METER] = "meter"};
     sl_json_begin(j, key, '{');
     sl_json_string(j, "name", m->name);
-    if (m->h.reserved) {
+    if (m->h.option) {
         char user[64];
         sl_json_string(j, "user", sl_status_user(m, user, sizeof(user)));
-        sl_json_uint(j, "uid", m->h.reserved - 1U);
+        sl_json_uint(j, "uid", m->h.option - 1U);
     }
     sl_json_uint(j, "processes", m->processes);
     sl_json_string(j, "priority", sl_priority_name(m->priority));
@@ -151,7 +151,7 @@ static void json_process(struct sl_json *j, const struct sl_client_status *s,
     sl_json_begin(j, "gpus", '[');
     for (uint32_t i = 0; i < p->gpu_count && i < m->gpu_count; i++) {
         sl_json_begin(j, NULL, '{');
-        json_gpu_name(j, s, m->gpu[i].uuid);
+        sl_status_gpu_json(j, s, m->gpu[i].uuid);
         sl_json_uint(j, "memory_used_bytes", p->gpu[i].used_bytes);
         sl_json_uint(j, "memory_overhead_bytes", p->gpu[i].overhead_bytes);
         sl_json_end(j, '}');
@@ -190,6 +190,7 @@ void sl_status_json(const struct sl_status_view *v, FILE *out)
     for (size_t i = 0; i < v->status->audit_count; i++)
         json_audit(&j, &v->status->audit[i]);
     sl_json_end(&j, ']');
+    sl_status_line_json(&j, v->status);
     sl_json_end(&j, '}');
 }
 

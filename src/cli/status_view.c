@@ -279,7 +279,7 @@ static bool any_pod(const struct sl_client_status *s)
 static bool several_users(const struct sl_client_status *s)
 {
     for (size_t i = 1; i < s->tenant_count; i++)
-        if (s->tenant[i].h.reserved != s->tenant[0].h.reserved)
+        if (s->tenant[i].h.option != s->tenant[0].h.option)
             return true;
     return false;
 }
@@ -354,6 +354,7 @@ void sl_status_text(const struct sl_status_view *v, FILE *out, bool colour, bool
     } else {
         (void)fputs("\nNo tenants.\n", out);
     }
+    cut = sl_status_line_text(v, out, colour, wide) || cut;
     if (cut)
         (void)fprintf(out, "\n%c: the name is longer; `sluice status --wide` shows all of it.\n",
                       SL_TABLE_CUT);

@@ -32,7 +32,13 @@ void sl_status_audit(const struct sl_status_view *view, const char *tenant, FILE
 /* status_tenant.c */
 void sl_status_tenant_text(const struct sl_status_view *view, const struct sl_status_detail *d,
                            FILE *out, bool colour);
+/* status_line.c: who waits in line. Returns whether a text was cut. */
+struct sl_json;
+bool sl_status_line_text(const struct sl_status_view *view, FILE *out, bool colour, bool wide);
+void sl_status_line_json(struct sl_json *j, const struct sl_client_status *s);
 /* status_json.c */
+/* Index and UUID of a GPU, in the object that is open. */
+void sl_status_gpu_json(struct sl_json *j, const struct sl_client_status *s, const char *uuid);
 void sl_status_json(const struct sl_status_view *view, FILE *out);
 void sl_status_tenant_json(const struct sl_status_view *view, const struct sl_status_detail *d,
                            FILE *out);

@@ -112,9 +112,9 @@ char *sl_status_user(const struct sl_msg_tenant *m, char *buf, size_t size)
 {
     struct passwd entry, *found = NULL;
     char space[4096];
-    uid_t uid = (uid_t)(m->h.reserved - 1U);
+    uid_t uid = (uid_t)(m->h.option - 1U);
     buf[0] = '\0';
-    if (m->h.reserved == 0)
+    if (m->h.option == 0)
         return buf;
     if (getpwuid_r(uid, &entry, space, sizeof(space), &found) == 0 && found)
         (void)snprintf(buf, size, "%s", entry.pw_name);

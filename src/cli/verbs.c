@@ -32,9 +32,13 @@ const struct sl_cli_option sl_cli_global_options[] = {
 /* What a tenant may use, for a command and for a lease. */
 #define OPTIONS_SHARE                                                                              \
     {"gpu", "GPU[,GPU...]",                                                                        \
-     "which GPUs, by index or UUID (default: the first\nthat has room, of those in "               \
-     "CUDA_VISIBLE_DEVICES)",                                                                      \
-     "@gpu"},                                                                                      \
+     "which GPUs, by index or UUID; auto (default): the one\nthat fits best, of those in "         \
+     "CUDA_VISIBLE_DEVICES",                                                                       \
+     "auto 0 1 2 3 4 5 6 7"},                                                                      \
+        {"gpus", "COUNT",                                                                          \
+         "with auto: so many different GPUs, each with the memory\nand cores asked for "           \
+         "(default: 1)",                                                                           \
+         "1 2 4 8"},                                                                               \
         OPTION_MEMORY, OPTION_CORES, OPTION_PRIORITY,                                              \
         {"compute", "HOW",                                                                         \
          "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one "        \

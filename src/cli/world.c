@@ -21,6 +21,7 @@
 #define IDLE_EXIT_S 2
 /* libsluice is far smaller, however it was built. */
 #define LIBRARY_MAX (256U << 20)
+#define GPU_AUTO    "auto" /* the arbiter chooses */
 
 static int find_program(char *buf, size_t size, struct sl_err *err)
 {
@@ -207,10 +208,14 @@ static int parse_compute(const char *text, struct sl_msg_lease *lease, struct sl
 
 static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
+    if (strcmp(text, GPU_AUTO) == 0)
+        return 0;
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ",");
         if (n == 0)
             return sl_err_set(err, -EINVAL, SL_E_GPU_LIST_EMPTY_NAME, text);
+        if (n == strlen(GPU_AUTO) && memcmp(p, GPU_AUTO, n) == 0)
+            return sl_err_set(err, -EINVAL, SL_E_GPU_AUTO_BESIDE, text);
         if (n >= SL_UUID_MAX)
             return sl_err_set(err, -EINVAL, SL_E_GPU_NAME_LONG, p);
         if (lease->gpu_count == SL_MAX_GPUS)
@@ -225,26 +230,17 @@ static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_er
     }
 }
 
-/* Without --gpu: the GPUs of CUDA_VISIBLE_DEVICES, read as CUDA reads it; without that variable, all GPUs. */
-int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err)
+/* Of the GPUs that are named, or else of those that may be chosen. */
+static int parse_count(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    if (lease->gpu_count > 0)
-        return 0;
-    lease->flags |= SL_LEASE_ANY;
-    for (const char *p = text; p && lease->gpu_count < SL_MAX_GPUS;) {
-        p += strspn(p, " ");
-        size_t n = strcspn(p, ", ");
-        if (n == 0 || n >= SL_UUID_MAX || *p == '-')
-            break; /* CUDA sees nothing from here on */
-        char *name = lease->gpu[lease->gpu_count++];
-        memcpy(name, p, n);
-        name[n] = '\0';
-        p = strchr(p, ',');
-        p += p ? 1 : 0;
-    }
-    if (text && lease->gpu_count == 0)
-        return sl_err_set(err, -ENODEV, SL_E_VISIBLE_DEVICES_EMPTY, text);
+    char *end;
+    unsigned long n = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+    if (n == 0 || n > SL_MAX_GPUS || *end)
+        return sl_err_set(err, -EINVAL, SL_E_GPUS_COUNT, text, SL_MAX_GPUS);
+    if (lease->gpu_count == 0)
+        lease->flags |= (uint32_t)(n - 1) << SL_LEASE_MORE_SHIFT;
+    else if (lease->gpu_count != n)
+        return sl_err_set(err, -EINVAL, SL_E_GPUS_CONTRADICT, n, lease->gpu_count);
     return 0;
 }
 
@@ -272,7 +268,8 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
     struct sl_msg_lease lease = {.priority = SL_PRIORITY_NORMAL};
     const char *memory = sl_cli_value(args, "memory"), *cores = sl_cli_value(args, "cores");
     const char *priority = sl_cli_value(args, "priority"), *name = sl_cli_value(args, "name");
-    const char *gpus = sl_cli_value(args, "gpu"), *compute = sl_cli_value(args, "compute");
+    const char *gpus = sl_cli_value(args, "gpu"), *count = sl_cli_value(args, "gpus"),
+               *compute = sl_cli_value(args, "compute");
     int rc = 0;
     if (memory) {
         struct sl_memory_amount amount = {0};
@@ -300,6 +297,8 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
         rc = parse_name(name, &lease, err);
     if (rc == 0 && gpus)
         rc = parse_gpus(gpus, &lease, err);
+    if (rc == 0 && count)
+        rc = parse_count(count, &lease, err);
     if (rc == 0)
         *ret = lease;
     return rc;

@@ -45,15 +45,19 @@ int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
 /* Connects, starting an arbiter where none runs. */
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
-/* For a lease that names no GPU: names the GPUs of CUDA_VISIBLE_DEVICES; the arbiter chooses one
- * of them. */
+/* visible.c. For a lease that names no GPU: names the GPUs of CUDA_VISIBLE_DEVICES; the arbiter chooses among
+ * them. */
 int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
+
+/* Tells the user that a GPU which --gpu names is not among those of CUDA_VISIBLE_DEVICES: it is used all the same. */
+void sl_world_remark_hidden(const struct sl_msg_lease *lease, const struct sl_msg_created *tenant,
+                            const struct sl_client_status *status, const char *verb);
 
 /* The GPUs of a tenant as CUDA_VISIBLE_DEVICES wants them. Returns buf. */
 #define SL_VISIBLE_MAX ((SL_UUID_MAX + 1UL) * SL_MAX_GPUS)
 char *sl_world_visible_text(const struct sl_msg_created *tenant, char buf[SL_VISIBLE_MAX]);
 
-/* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
+/* --memory, --cores, --priority, --name, --gpu and --gpus as a lease to ask for. */
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
                    struct sl_err *err) SL_MUST_CHECK;
 

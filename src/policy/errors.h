@@ -31,6 +31,7 @@ SL_ERROR_ALSO(PLACE_REQUEST_SHARE, "a share of one GPU is at most 1000 permille"
 SL_ERROR_ALSO(PLACE_REQUEST_PROFILE, "MIG profile number %u is not known");
 SL_ERROR_ALSO(PLACE_REQUEST_MIG, "a MIG request must name one instance and no other share");
 SL_ERROR_ALSO(PLACE_REQUEST_EMPTY, "the request asks for a GPU, but for no share of it");
+SL_ERROR_ALSO(PLACE_CARDS, "%u cards are wanted of %zu");
 SL_ERROR_ALSO(PLACE_DECISION, "the decision does not belong to the request");
 SL_ERROR_ALSO(PLACE_NOT_HELD, "node %u does not hold this request");
 SL_ERROR_ALSO(PLACE_NO_SUCH_NODE, "there is no node %u");

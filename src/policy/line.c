@@ -77,15 +77,13 @@ struct sl_line_gpus sl_line_before(const struct sl_line *line, const struct sl_l
     return claimed;
 }
 
-/* Is one of its GPUs, or are all of them, left by those before it? */
+/* Do those before it leave as many of its GPUs as it needs? */
 static bool may_go(const struct sl_line_place *p, const struct sl_line_gpus *claimed)
 {
-    bool some = false, all = true;
-    for (size_t i = 0; i < WORDS; i++) {
-        some |= (p->wants.word[i] & ~claimed->word[i]) != 0;
-        all &= (p->wants.word[i] & claimed->word[i]) == 0;
-    }
-    return p->any ? some : all;
+    uint32_t left = 0;
+    for (size_t i = 0; i < WORDS; i++)
+        left += (uint32_t)__builtin_popcountll(p->wants.word[i] & ~claimed->word[i]);
+    return left >= p->need;
 }
 
 struct sl_line_place *sl_line_call(struct sl_line *line, uint64_t now_ns, sl_line_fits fits,

@@ -5,8 +5,9 @@
  *
  * A higher priority stands before a lower one; within a priority, first come, first served. A command does not take a
  * GPU that an earlier command waits for, also where it would fit and the earlier one does not: else a stream of small
- * commands would keep a large one waiting for ever. A command that waits because its own user has too much holds up
- * nobody: only that user can end the wait.
+ * commands would keep a large one waiting for ever. A command that needs several GPUs holds none while it waits: it
+ * gets all of them at once, so two such commands cannot wait for each other. A command that waits because its own user
+ * has too much holds up nobody: only that user can end the wait.
  */
 #ifndef SLUICE_POLICY_LINE_H
 #define SLUICE_POLICY_LINE_H
@@ -40,7 +41,7 @@ struct sl_line_place {
     enum sl_line_state state;
     uint64_t until_ns;
     struct sl_line_gpus wants; /* not known of an absent place, which holds up every GPU */
-    bool any;                  /* one of them is enough */
+    uint32_t need;             /* so many of them are enough, all at once */
     bool held;                 /* a limit of its own user keeps it waiting: the caller's word */
 };
 
@@ -53,7 +54,7 @@ struct sl_line {
 void sl_line_gpus_add(struct sl_line_gpus *set, uint32_t gpu);
 bool sl_line_gpus_has(const struct sl_line_gpus *set, uint32_t gpu);
 
-/* Stands behind all of its priority. `priority`, `wants` and `any` are set. False: the line is full. */
+/* Stands behind all of its priority. `priority`, `wants` and `need` are set. False: the line is full. */
 bool sl_line_join(struct sl_line *line, struct sl_line_place *place);
 /* Stands where it stood before a restart, by its number, and is absent. False: the line is full. */
 bool sl_line_keep(struct sl_line *line, struct sl_line_place *place, uint64_t now_ns);

@@ -184,6 +184,27 @@ int sl_place_scores(struct sl_placer *p, const struct sl_place_request *request,
 int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *request, uint32_t node,
                   uint16_t among, struct sl_place_decision *ret, struct sl_err *err) SL_MUST_CHECK;
 
+/*
+ * One machine, by books that the caller keeps: a card as it would be with the request on it. What the request leaves
+ * open (it has no limit) counts as what it would get.
+ */
+struct sl_place_card {
+    uint64_t memory_bytes;
+    uint32_t cores_permille;
+    uint8_t numa;
+    uint8_t link_group;
+};
+
+/*
+ * Chooses `wanted` of these cards, on all of which the request fits, into ret, in the order of the list:
+ * SL_PLACE_SPREAD those with most left, any other policy those with least, which is what they do on one node. Several
+ * cards are taken near each other. Of equals, the first. `largest_bytes` is the memory of the largest card of the
+ * machine. -ENOSPC: too few cards.
+ */
+int sl_place_cards(enum sl_place_policy policy, const struct sl_place_card *cards, size_t count,
+                   uint64_t largest_bytes, unsigned wanted, size_t *ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+
 /* Free CPU of a node. */
 uint32_t sl_place_cpu_free(const struct sl_placer *p, uint32_t node);
 

@@ -49,6 +49,8 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_process);
     case SL_MSG_WAITING:
         return sizeof(struct sl_msg_waiting);
+    case SL_MSG_WAITER:
+        return sizeof(struct sl_msg_waiter);
     case SL_MSG_GATE:
     case SL_MSG_STATUS:
     case SL_MSG_PING:

@@ -25,6 +25,7 @@ union sl_packet {
     struct sl_msg_audit audit;
     struct sl_msg_process process;
     struct sl_msg_waiting waiting;
+    struct sl_msg_waiter waiter;
 };
 
 /* Descriptors received with a packet; sl_packet_fds_close closes those that were not taken. */

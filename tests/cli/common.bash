@@ -15,9 +15,13 @@ common_setup() {
 }
 
 common_teardown() {
-    local pid
+    local pid i
     for pid in "${BACKGROUND[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-    for pid in $(processes_here); do kill -KILL "$pid" 2>/dev/null || true; done
+    # Again and again: a `sluice run` that still lives starts another arbiter when its own is killed.
+    for ((i = 0; i < 100; i++)); do
+        no_processes && break
+        for pid in $(processes_here); do kill -KILL "$pid" 2>/dev/null || true; done
+    done
     rm -rf "$PLACE"
 }
 

@@ -50,6 +50,30 @@ use_lease() {
     nothing_left
 }
 
+@test "the GPU is chosen as for a command: auto, several, of those allowed" {
+    WORLD=(--sim h200x4 --cdi-dir "$CDI")
+    leases_gpus() { "${LEASE[@]}" list --json "${WORLD[@]}" | jq -r ".leases[] | select(.name == \"$1\") | [.gpus[].index] | join(\",\")"; }
+    run -0 create pair --gpus 2 --memory 100Gi --cores 30
+    run -0 create tight --gpu auto --memory 10Gi --cores 30
+    run -0 create open --memory 10Gi
+    CUDA_VISIBLE_DEVICES=3,1 run -0 create some --memory 60Gi
+    [ "$(leases_gpus pair) $(leases_gpus tight) $(leases_gpus open) $(leases_gpus some)" = "0,1 0 2 3" ]
+    [ "$(jq -r '.devices[0].containerEdits.env[]' "$CDI/sluice.io-lease_pair.json" | grep -c 'GPU-.*,GPU-')" -ge 1 ]
+    CUDA_VISIBLE_DEVICES=0 run -0 create hidden --gpu 2 --memory 1Gi
+    has 'lease: --gpu takes GPU 2, which CUDA_VISIBLE_DEVICES="0" does not allow: --gpu comes first'
+    run -1 create never --memory 200Gi
+    has "ask for less, or for a part on each of several GPUs with --gpus"
+    run -1 create never --gpus 5
+    has "this machine has 4"
+    run -1 create never --gpus none
+    has "is not a number of GPUs"
+    run -1 create never --gpus 3 --memory 120Gi
+    has "3 GPUs were asked for, and 1 has room of the 4 that may be used"
+    [[ $output != *--wait* ]]
+    for name in pair tight open some hidden; do run -0 "${LEASE[@]}" delete "$name" "${WORLD[@]}"; done
+    no_leases
+}
+
 @test "list of nothing starts no arbiter" {
     run -0 "${LEASE[@]}" list "${WORLD[@]}"
     [ "$output" = "no leases" ]

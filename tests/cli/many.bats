@@ -25,6 +25,21 @@ hold() { # NAME OPTION...
     eventually tenant_exists "$1"
 }
 
+@test "an instance is chosen as a card is; several GPUs are no instances" {
+    run -0 "$SLUICE" run --sim h200x3 --memory 10Gi --cores 30 -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "${INSTANCES[0]}" ]
+    hold first --memory 10Gi --cores 30
+    hold second --memory 2Gi --cores 30 # beside the first: other instances stay whole
+    hold third
+    [ "$(field '[.tenants[].gpus[0].uuid] | sort | join(" ")')" = \
+        "$(printf '%s\n' "${INSTANCES[0]}" "${INSTANCES[0]}" "${INSTANCES[1]}" | sort | paste -sd' ')" ]
+    CUDA_VISIBLE_DEVICES="${INSTANCES[5]},${INSTANCES[6]:0:20}" run -0 "$SLUICE" run --sim h200x3 --memory 10Gi -- \
+        printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "${INSTANCES[5]}" ]
+    run -125 "$SLUICE" run --sim h200x3 --gpus 2 -- true
+    has "2 GPUs were asked for, but there are 0 that may be used and are no MIG instances"
+}
+
 @test "an instance beyond the sixteenth is not shared, and its time not limited" {
     hold first --gpu "${INSTANCES[3]}" --cores 30
     run -0 "$SLUICE" run --sim h200x3 --gpu "${INSTANCES[3]}" --cores 30 -- true

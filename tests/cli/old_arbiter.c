@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * old_arbiter SOCKET: an arbiter of a version that does not know every question of today. It has one tenant, "train",
- * on a GPU of its own invention; it answers SL_MSG_STATUS, and hangs up at everything else. It ends with its input.
+ * on a GPU of its own invention; it answers SL_MSG_STATUS, gives everybody that GPU, and hangs up at everything else. It
+ * ends with its input.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -27,13 +28,25 @@ static int send_status(int fd)
     return rc < 0 ? rc : sl_packet_send(fd, &end, NULL, 0, NULL);
 }
 
+static int send_created(int fd)
+{
+    struct sl_msg_created m = {.gpu_count = 1};
+    (void)snprintf(m.name, sizeof(m.name), "t1");
+    (void)snprintf(m.gpu[0], sizeof(m.gpu[0]), "GPU-old");
+    sl_packet_init(&m.h, SL_MSG_CREATED, sizeof(m));
+    return sl_packet_send(fd, &m.h, NULL, 0, NULL);
+}
+
 /* Until the client leaves, or asks something else. */
 static void serve(int fd)
 {
     union sl_packet got;
-    while (sl_packet_recv(fd, &got, NULL, NULL) == 0 && got.h.type == SL_MSG_STATUS)
-        if (send_status(fd) < 0)
-            break;
+    int rc = 0;
+    while (rc == 0 && sl_packet_recv(fd, &got, NULL, NULL) == 0)
+        if (got.h.type == SL_MSG_STATUS)
+            rc = send_status(fd);
+        else
+            rc = got.h.type == SL_MSG_CREATE ? send_created(fd) : -1;
     (void)close(fd);
 }
 

@@ -161,7 +161,7 @@ uuid_of() { # CARDS INDEX
         run -0 "$SLUICE" run --sim h200x4 -- printenv CUDA_VISIBLE_DEVICES
         [ "$output" = "$one" ]
     done
-    run -0 "$SLUICE" run --sim h200x4 --gpu 2 -- printenv CUDA_VISIBLE_DEVICES
+    run -0 --separate-stderr "$SLUICE" run --sim h200x4 --gpu 2 -- printenv CUDA_VISIBLE_DEVICES
     [ "$output" = "$two" ]
     for visible in "" -1 "-1,0"; do
         CUDA_VISIBLE_DEVICES=$visible run -125 "$SLUICE" run --sim h200x4 -- true
@@ -174,7 +174,7 @@ uuid_of() { # CARDS INDEX
     [ "$output" = "$zero" ]
 }
 
-@test "without --gpu: the first that has room" {
+@test "without --gpu: one that has room" {
     local zero one two
     zero=$(uuid_of h200x4 0) one=$(uuid_of h200x4 1) two=$(uuid_of h200x4 2)
     "$SLUICE" run --sim h200x4 --gpu 0 --memory 100Gi --name big -- sleep 100 &
@@ -183,11 +183,11 @@ uuid_of() { # CARDS INDEX
     BACKGROUND+=($!)
     eventually tenant_exists big
     eventually tenant_exists busy
-    run -0 "$SLUICE" run --sim h200x4 --memory 60Gi -- printenv CUDA_VISIBLE_DEVICES
+    run -0 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 10 -- printenv CUDA_VISIBLE_DEVICES
     [ "$output" = "$one" ]
     run -0 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 50 -- printenv CUDA_VISIBLE_DEVICES
     [ "$output" = "$two" ]
-    run -0 "$SLUICE" run --sim h200x4 --memory 10Gi -- printenv CUDA_VISIBLE_DEVICES
+    run -0 "$SLUICE" run --sim h200x4 --memory 10Gi --cores 50 -- printenv CUDA_VISIBLE_DEVICES
     [ "$output" = "$zero" ]
     CUDA_VISIBLE_DEVICES=0,1 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 50 -- true
     has "none of 2 GPUs has room for this tenant (left: GPU 0 has "
@@ -196,8 +196,8 @@ uuid_of() { # CARDS INDEX
     CUDA_VISIBLE_DEVICES=0 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi -- true
     has "GPU 0"
     has "left of"
-    run -125 "$SLUICE" run --sim h200x4 --memory 300Gi -- true
-    has "none of 4 GPUs has room"
+    run -125 "$SLUICE" run --sim h200x4 --memory 600Gi -- true
+    has "600 GiB were asked for, but no GPU that may be used is so large"
 }
 
 @test "without --gpu and --memory: a GPU that is promised to others is passed over" {

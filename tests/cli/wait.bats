@@ -46,7 +46,7 @@ teardown() { common_teardown; }
         run -125 srun --memory 300Gi "$wait" -- true
         has "300 GiB were asked for: ask for less"
         run -125 "$SLUICE" run --dir "$PLACE/e" --sim h200x2 --memory 300Gi "$wait" -- true
-        has "none of 2 GPUs has room"
+        has "no GPU that may be used is so large"
     done
     run -125 srun --memory 300Gi -- true
     [[ $output != *--wait* ]]

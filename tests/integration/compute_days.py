@@ -38,7 +38,7 @@ class Tenant:
         command += ["--cores", str(cores)] if cores else []
         command += ["--memory", memory] if memory else []
         command += ["--priority", priority] if priority else []
-        command += ["--gpu", gpus] if gpus else []
+        command += ["--gpu", gpus or "0"]  # together: the arbiter would give each a card of its own
         command += ["--", program, *mode]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {})})

@@ -142,6 +142,36 @@ static void lease_from_options(void **state)
     assert_int_equal(sl_world_lease(&a, &lease, &err), -E2BIG);
 }
 
+static void some_gpus_of_those_allowed(void **state)
+{
+    (void)state;
+    struct sl_cli_args a;
+    struct sl_msg_lease lease;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", " 3,GPU-12345, 1", 1), 0);
+    assert_int_equal(parse("run", &a, NULL, WORDS(w("--gpu=auto"), w("--gpus=2"))), 0);
+    assert_int_equal(sl_world_lease(&a, &lease, &err), 0);
+    assert_int_equal(lease.gpu_count, 0);
+    assert_int_equal(sl_world_visible(&lease, &err), 0);
+    assert_true(lease.flags & SL_LEASE_ANY);
+    assert_int_equal(sl_lease_wanted(lease.flags), 2);
+    assert_int_equal(lease.gpu_count, 3);
+    assert_string_equal(lease.gpu[1], "GPU-12345");
+
+    assert_int_equal(parse("run", &a, NULL, WORDS(w("--gpu=2,0"), w("--gpus=2"))), 0);
+    assert_int_equal(sl_world_lease(&a, &lease, &err), 0);
+    assert_int_equal(sl_world_visible(&lease, &err), 0);
+    assert_int_equal(lease.flags, 0); /* named: nothing is left to choose */
+    assert_int_equal(lease.gpu_count, 2);
+    assert_int_equal(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
+
+    assert_int_equal(parse("run", &a, NULL, WORDS(w("--name=n"))), 0);
+    assert_int_equal(sl_world_lease(&a, &lease, &err), 0);
+    assert_int_equal(sl_world_visible(&lease, &err), 0);
+    assert_int_equal(lease.flags, SL_LEASE_ANY); /* one of all, as before there was a number */
+    assert_int_equal(lease.gpu_count, 0);
+}
+
 static void environment_of_the_command(void **state)
 {
     (void)state;
@@ -316,6 +346,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(every_verb_fits_the_parser),
         cmocka_unit_test(lease_from_options),
+        cmocka_unit_test(some_gpus_of_those_allowed),
         cmocka_unit_test(environment_of_the_command),
         cmocka_unit_test(tables_line_up_and_obey_nobody),
         cmocka_unit_test(tables_fit),

@@ -25,6 +25,7 @@
 static struct sl_msg_gpu gpus[2];
 static struct sl_msg_tenant tenants[3];
 static struct sl_msg_audit finding;
+static struct sl_msg_waiter waiters[3];
 static struct sl_client_status status;
 static const struct sl_status_view view = {
     .dir = "/d", .sim = "h200x2", .running = true, .arbiter_pid = 7, .status = &status};
@@ -149,6 +150,51 @@ static void wide_shows_all(void **state)
     free(text);
 }
 
+static void who_waits(void **state)
+{
+    (void)state;
+    waiters[0] = (struct sl_msg_waiter){.place = 1,
+                                        .state = SL_WAITER_WAITS,
+                                        .pid = 4711,
+                                        .priority = SL_PRIORITY_HIGH,
+                                        .waited_ns = 90 * SL_NS_PER_S,
+                                        .fields = SL_FIELD_MEMORY | SL_FIELD_CORES,
+                                        .memory_bytes = 60 * GIB,
+                                        .cores_request_permille = 300,
+                                        .cores_limit_permille = 1000,
+                                        .wanted = 2};
+    PUT(waiters[0].name, "pair");
+    PUT(waiters[0].why,
+        "2 GPUs asked, 1 of 2 has room; 60.0 GiB asked, 40.4 GiB of GPU 0 are left");
+    waiters[1] = (struct sl_msg_waiter){.place = 2,
+                                        .state = SL_WAITER_WAITS,
+                                        .pid = 12,
+                                        .priority = SL_PRIORITY_NORMAL,
+                                        .fields = SL_FIELD_MEMORY,
+                                        .memory_percent = 50,
+                                        .wanted = 1,
+                                        .gpu_count = 2};
+    PUT(waiters[1].gpu[0], "GPU-1");
+    PUT(waiters[1].gpu[1], "GPU-0");
+    PUT(waiters[1].why, "the commands before it go first");
+    waiters[2] = (struct sl_msg_waiter){
+        .place = 3, .state = SL_WAITER_ABSENT, .pid = 13, .priority = SL_PRIORITY_LOW};
+    status.tenant_count = 0;
+    status.waiter = waiters;
+    status.waiter_count = 3;
+    char *text = drawn(false);
+    assert_string_equal(strstr(text, "No tenants"),
+                        "No tenants.\n\n"
+                        "  PLACE  WAITING   PID  GPU         MEMORY   CORES  PRIORITY     FOR\n"
+                        "      1  pair     4711  any 2     60.0 GiB  30:100  high      90.0 s\n"
+                        "         2 GPUs asked, 1 of 2 has room\n"
+                        "         60.0 GiB asked, 40.4 GiB of GPU 0 are left\n"
+                        "      2  -          12  1 of 1,0       50%       -  normal      0 ns\n"
+                        "         the commands before it go first\n"
+                        "      3  -          13  ?                ?       ?  low         0 ns\n");
+    free(text);
+}
+
 /* Whatever is in the fields: not wider than 80 columns, nothing that a terminal obeys. */
 static void the_worst_fits(void **state)
 {
@@ -172,6 +218,25 @@ static void the_worst_fits(void **state)
     PUT(finding.command, "python\n3");
     PUT(finding.tenant, "a-name-of-as-many-letters-as-are-allowed");
     PUT(finding.uuid, "GPU-0");
+    waiters[0] = (struct sl_msg_waiter){.place = 1024,
+                                        .state = SL_WAITER_WAITS,
+                                        .pid = 4194304,
+                                        .priority = SL_PRIORITY_NORMAL,
+                                        .waited_ns = 99 * 86400 * SL_NS_PER_S,
+                                        .fields = SL_FIELD_MEMORY | SL_FIELD_CORES,
+                                        .memory_bytes = 1023 * GIB,
+                                        .cores_request_permille = 998,
+                                        .cores_limit_permille = 999,
+                                        .wanted = 15,
+                                        .gpu_count = SL_MAX_GPUS};
+    PUT(waiters[0].name, "a-name-of-as-many-letters-as-are-allowed");
+    for (uint32_t i = 0; i < SL_MAX_GPUS; i++)
+        PUT(waiters[0].gpu[i], "MIG-4b1c7a52-7f0b-4a4e-9f3c-1f5f9a3c0d11");
+    PUT(waiters[0].why,
+        "15 GPUs asked, 14 of 16 have room; 99.8 % of the time asked, \033[2J of GPU 15 "
+        "are left; ; and more words than the arbiter has");
+    status.waiter = waiters;
+    status.waiter_count = 1;
     status.audit = &finding;
     status.audit_count = 1;
     char *text = drawn(false);
@@ -309,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(eighty_columns, a_world),
         cmocka_unit_test_setup(wide_shows_all, a_world),
+        cmocka_unit_test_setup(who_waits, a_world),
         cmocka_unit_test_setup(the_worst_fits, a_world),
         cmocka_unit_test_setup(one_tenant, a_world),
         cmocka_unit_test_setup(the_closest_name, a_world),
