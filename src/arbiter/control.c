@@ -114,6 +114,7 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         return 0;
     if (rc < 0)
         return answer_text(a, c, SL_MSG_ERROR, rc, err.msg);
+    sl_arb_use_begin(a, t, c->uid);
     struct sl_msg_created m = {.gpu_count = t->gpu_count};
     sl_packet_init(&m.h, SL_MSG_CREATED, sizeof(m));
     memcpy(m.name, t->name, sizeof(m.name));
@@ -269,6 +270,11 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
         return on_status(a, c);
     case SL_MSG_PROCESSES:
         return on_processes(a, c, &p->lease);
+    case SL_MSG_ENDED:
+        sl_arb_history_ended(a, c, &p->ended);
+        return 0;
+    case SL_MSG_HISTORY:
+        return sl_arb_history_send(a, c);
     case SL_MSG_PING:
         return answer_text(a, c, SL_MSG_OK, 0, "");
     default:
@@ -292,6 +298,15 @@ static void client_ready(struct arbiter *a, struct source *s)
         sl_arb_client_remove(a, c);
 }
 
+void sl_arb_client_last_words(struct arbiter *a, pid_t pid)
+{
+    for (struct client *c = a->clients, *after; c; c = after) {
+        after = c->next;
+        if (c->pid == pid && !c->out_head)
+            client_ready(a, &c->conn);
+    }
+}
+
 void sl_arb_control_ready(struct arbiter *a, struct source *s)
 {
     int fd = sl_arb_accept(a, s, &a->control_again_ns);
@@ -311,6 +326,7 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s)
     }
     struct client *c = sl_xcalloc(1, sizeof(*c));
     c->pid = peer.pid;
+    c->uid = peer.uid;
     c->conn = (struct source){.fd = fd, .ready = client_ready};
     c->next = a->clients;
     a->clients = c;

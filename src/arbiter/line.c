@@ -37,6 +37,7 @@ struct waiter {
     struct source gone;    /* of an absent one: its process */
     pid_t pid;
     uint64_t start;
+    uint64_t since_ns; /* it waits; the clock goes on over a restart of the arbiter */
     struct sl_msg_lease ask;
     struct sl_msg_waiting told;
 };
@@ -65,8 +66,8 @@ static void save(struct arbiter *a)
     FILE *f = sl_xmemstream(&text, &size);
     (void)fprintf(f, "sluice-line 1\n");
     for (struct sl_line_place *p = a->line.first; p; p = p->next)
-        (void)fprintf(f, "waits %" PRIu64 " %u %d %" PRIu64 "\n", p->number, p->priority,
-                      waiter_of(p)->pid, waiter_of(p)->start);
+        (void)fprintf(f, "waits %" PRIu64 " %u %d %" PRIu64 " %" PRIu64 "\n", p->number,
+                      p->priority, waiter_of(p)->pid, waiter_of(p)->start, waiter_of(p)->since_ns);
     sl_xmemstream_close(f);
     if (sl_fs_replace(a->dir_fd, LINE_FILE, text, size, 0600, &err) < 0)
         sl_warn("the line of waiting commands would not survive a restart: %s", err.msg);
@@ -116,9 +117,10 @@ void sl_arb_line_load(struct arbiter *a)
     if (sl_fs_read(a->dir_fd, LINE_FILE, FILE_MAX, &text, NULL, NULL) < 0)
         return;
     for (char *s = strtok_r(text, "\n", &rest); s; s = strtok_r(NULL, "\n", &rest)) {
-        struct waiter w = {.client = NULL};
-        if (sscanf(s, "waits %" SCNu64 " %u %d %" SCNu64, &w.place.number, &w.place.priority,
-                   &w.pid, &w.start) == 4 &&
+        struct waiter w = {.client = NULL, .since_ns = a->now_ns};
+        /* Earlier builds wrote four numbers, and read four of five. */
+        if (sscanf(s, "waits %" SCNu64 " %u %d %" SCNu64 " %" SCNu64, &w.place.number,
+                   &w.place.priority, &w.pid, &w.start, &w.since_ns) >= 4 &&
             w.pid > 0 && w.place.priority <= SL_PRIORITY_HIGH)
             keep(a, &w);
     }
@@ -160,6 +162,7 @@ static int join(struct arbiter *a, struct client *c, uint64_t start, uint32_t pr
     w->gone.fd = -1;
     w->pid = c->pid;
     w->start = start;
+    w->since_ns = a->now_ns;
     w->client = c;
     c->waiter = w;
     save(a); /* before it is told: a place that it knows of is one that a restart keeps */
@@ -201,6 +204,8 @@ int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lea
     struct sl_line_gpus barred =
         sl_line_before(&a->line, c->waiter ? &c->waiter->place : NULL, priority);
     int rc = sl_arb_tenant_create(a, ask, c->pid, &barred, ret, err);
+    if (rc == 0 && c->waiter && a->now_ns > c->waiter->since_ns)
+        (*ret)->use.waited_ns = a->now_ns - c->waiter->since_ns;
     if (sl_arb_is_for_now(rc)) {
         if (!sl_arb_ever_fits(a, ask))
             rc = -EFBIG;
