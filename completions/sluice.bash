@@ -72,6 +72,9 @@ _sluice() {
     elif [[ $verb == @(set|status|pause|resume) ]]; then
         words=$("$program" words --tenants "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+    elif [[ $verb == history ]]; then
+        words=$("$program" words --ended "${world[@]}" 2>/dev/null)
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     elif [[ $verb == lease && $prev == lease ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'create list delete' -- "$cur")
     elif [[ $verb == lease && $prev == delete ]]; then

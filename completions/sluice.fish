@@ -91,6 +91,8 @@ function __sluice_complete
             $program words 2>/dev/null
         case set status pause resume
             $program words --tenants $world 2>/dev/null
+        case history
+            $program words --ended $world 2>/dev/null
         case lease
             if test $previous = lease
                 printf '%s\n' create list delete

@@ -55,7 +55,11 @@ enum sl_msg_type {
     SL_MSG_PROCESS,   /* arbiter → client: sl_msg_process */
     SL_MSG_WAITING,   /* arbiter → client: sl_msg_waiting, after a CREATE with SL_LEASE_WAIT */
     SL_MSG_WAITER,    /* arbiter → client: sl_msg_waiter */
-    SL_MSG_LAST = SL_MSG_WAITER,
+    SL_MSG_ENDED,     /* sl_msg_ended: the command of a tenant has ended; no answer */
+    SL_MSG_HISTORY,   /* bare: answered by HISTORY_LINES*, END */
+    /* arbiter → client: sl_msg_history */
+    SL_MSG_HISTORY_LINES,
+    SL_MSG_LAST = SL_MSG_HISTORY_LINES,
 };
 
 /* In `option` of STATUS: the client knows WAITER. An older arbiter ignores it, an older client does not set it. */
@@ -213,6 +217,23 @@ struct sl_msg_waiter {
     char name[SL_NAME_MAX]; /* may be empty */
     char gpu[SL_MAX_GPUS][SL_UUID_MAX];
     char why[144];
+};
+
+/* The end of a tenant's command, from the process that created the tenant. */
+struct sl_msg_ended {
+    struct sl_msg h;
+    int32_t status; /* as wait(2) has it */
+    uint32_t reserved;
+    char name[SL_NAME_MAX];
+};
+
+/* Entries of the history, oldest first, of those that the client may see. */
+#define SL_HISTORY_TEXT_MAX 2304
+struct sl_msg_history {
+    struct sl_msg h;
+    uint32_t used;                  /* bytes of `text` */
+    uint32_t damaged;               /* lines of the file that could not be read */
+    char text[SL_HISTORY_TEXT_MAX]; /* whole lines, each with its line feed: src/policy/history.h */
 };
 
 struct sl_msg_tenant {

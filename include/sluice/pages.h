@@ -166,6 +166,8 @@ struct sl_slot {
 /* Units in the low 40 bits (512 TiB), slot in the next 12, op number's low 12 bits on top. */
 struct sl_ledger_total {
     _Atomic uint64_t word;
+    /* The most that the tenant had at a time, with overhead. Builds that do not know it leave it 0. */
+    _Atomic uint64_t peak_bytes;
 } __attribute__((aligned(64)));
 
 struct sl_ledger_page {

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/history_file.h"
 #include "arbiter/peer.h"
 #include "base/container.h"
 #include "policy/line.h"
@@ -126,6 +127,25 @@ struct terms {
     bool paused;
 };
 
+/* What it used so far: use.c. */
+struct use {
+    bool counts; /* it gets an entry in the history when it ends */
+    bool known;  /* who made it is known */
+    uid_t uid;
+    char command[32];
+    uint64_t started_ms;              /* since 1970 */
+    uint64_t waited_ns;               /* in line */
+    uint64_t peak_bytes[SL_MAX_GPUS]; /* of ledgers that are gone */
+    /* Time with work, and of that the time in which its GPU time was measured: up to looked_ns. */
+    uint64_t work_ns, measured_ns, looked_ns;
+    uint64_t used_ns;        /* GPU time before a restart, and in turns of before */
+    bool has_work;           /* now … */
+    bool had_work, measured; /* … and at the last look */
+    enum sl_history_end end;
+    uint32_t code;
+    uint64_t saved_ns, saved_work_ns;
+};
+
 struct tenant {
     char name[SL_NAME_MAX];
     uid_t owner;          /* the user who made it: saved, and never changed */
@@ -138,6 +158,7 @@ struct tenant {
     bool left;   /* a process left: run_due may end the tenant; until then it is in use */
     struct asked asked;
     struct terms terms;
+    struct use use;
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: it takes no turns */
         uint64_t granted_ns;  /* when its current turn began */
@@ -248,6 +269,7 @@ struct arbiter {
     struct gpu gpu[SL_ARB_MAX_GPUS];
     uint32_t gpu_count;
     struct audit_finding *findings;
+    struct sl_history_store history;
     uint64_t changes; /* how often tenants and processes came or went */
     uint64_t ends;    /* … how often processes ended */
     struct measure *measure;
@@ -463,12 +485,31 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
 bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there were some */
 
+/* use.c: for the entry in the history */
+void sl_arb_use_begin(struct arbiter *a, struct tenant *t, uid_t uid); /* a new tenant was made */
+void sl_arb_use_look(struct arbiter *a, struct tenant *t);             /* after has_work was set */
+bool sl_arb_use_peak(struct tenant *t);                    /* takes it from the ledger; it rose? */
+void sl_arb_use_left(struct arbiter *a, struct tenant *t); /* before a process is taken out */
+void sl_arb_use_entry(struct arbiter *a, struct tenant *t, struct sl_history_entry *ret);
+void sl_arb_use_save(struct arbiter *a, struct tenant *t);
+void sl_arb_use_load(struct arbiter *a, struct tenant *t);
+void sl_arb_use_remove(struct arbiter *a, const struct tenant *t);
+
+/* history.c */
+void sl_arb_history_open(struct arbiter *a);
+void sl_arb_history_close(struct arbiter *a);
+void sl_arb_history_enter(struct arbiter *a, struct tenant *t); /* the tenant ends now */
+void sl_arb_history_ended(struct arbiter *a, const struct client *c, const struct sl_msg_ended *m);
+int sl_arb_history_send(struct arbiter *a, struct client *c) SL_MUST_CHECK;
+
 /* tags.c: is an exported descriptor with this id open in any process? */
 bool sl_arb_descriptor_exists(uint64_t id);
 
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s);
 void sl_arb_client_remove(struct arbiter *a, struct client *c);
+/* The process has ended: reads what it sent before. */
+void sl_arb_client_last_words(struct arbiter *a, pid_t pid);
 /* Sends or queues. The client is removed by the caller when this fails. */
 int sl_arb_client_send(struct arbiter *a, struct client *c, const struct sl_msg *msg) SL_MUST_CHECK;
 
@@ -491,6 +532,7 @@ void sl_arb_compute_set(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_remove(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_member_came(struct tenant *t, struct member *m); /* its slot is chosen */
 uint64_t sl_arb_compute_tick(struct arbiter *a); /* decides; returns when to be called again */
+uint64_t sl_arb_compute_used(struct arbiter *a, const struct tenant *t); /* GPU time in ns */
 void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 
 /* turnstile.c: only for tenants whose GPUs are shared by turns */
@@ -506,6 +548,7 @@ void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_look(struct arbiter *a, struct tenant *t);
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s);
 uint64_t sl_arb_turnstile_tick(struct arbiter *a); /* decides; returns when to be called again */
+uint64_t sl_arb_turnstile_used(struct arbiter *a, const struct tenant *t); /* GPU time in ns */
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 
 #endif

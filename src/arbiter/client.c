@@ -78,7 +78,7 @@ static int wait_for_answer(int fd, struct sl_err *err)
     return sl_err_set(err, rc, SL_E_ARBITER_SILENT, pid, ANSWER_TIMEOUT_MS / 1000, pid);
 }
 
-static int receive(int fd, union sl_packet *ret, struct sl_err *err)
+int sl_client_receive(int fd, union sl_packet *ret, struct sl_err *err)
 {
     int rc = wait_for_answer(fd, err);
     if (rc < 0)
@@ -94,20 +94,27 @@ static int unexpected(const union sl_packet *got, struct sl_err *err)
     return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
 }
 
-/* A connection that breaks during the question counts as broken before the answer. want 0: any answer. */
+/* A connection that breaks during the question counts as broken before the answer. */
+int sl_client_ask(int fd, const struct sl_msg *question, union sl_packet *ret, struct sl_err *err)
+{
+    int rc = sl_packet_send(fd, question, NULL, 0, err);
+    if (rc < 0 && rc != -EPIPE)
+        return sl_err_wrap(err, "asking the arbiter");
+    /* The arbiter may have sent the reason before it closed the connection. */
+    int answered = sl_client_receive(fd, ret, err);
+    if (rc == -EPIPE && answered == -ECONNRESET)
+        return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
+    return answered;
+}
+
+/* want 0: any answer. */
 static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, int want,
                union sl_packet *ret, struct sl_err *err)
 {
     struct sl_msg_lease question = *lease;
     sl_packet_init(&question.h, type, sizeof(question));
-    int rc = sl_packet_send(fd, &question.h, NULL, 0, err);
-    if (rc < 0 && rc != -EPIPE)
-        return sl_err_wrap(err, "asking the arbiter");
-    /* The arbiter may have sent the reason before it closed the connection. */
-    int answered = receive(fd, ret, err);
-    if (rc == -EPIPE && answered == -ECONNRESET)
-        return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
-    return answered == 0 && want && ret->h.type != want ? unexpected(ret, err) : answered;
+    int rc = sl_client_ask(fd, &question.h, ret, err);
+    return rc == 0 && want && ret->h.type != want ? unexpected(ret, err) : rc;
 }
 
 /* An older arbiter does not know how many GPUs the request wants, and gives one. Its tenant ends with this process; one
@@ -278,7 +285,7 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     question.option = SL_STATUS_LINE;
     int rc = sl_packet_send(fd, &question, NULL, 0, err);
     if (rc == -EPIPE) { /* it may have sent the reason before it closed the connection */
-        rc = receive(fd, &got, err);
+        rc = sl_client_receive(fd, &got, err);
         return rc < 0 && rc != -ECONNRESET ? rc : sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
     }
     if (rc < 0)
@@ -313,7 +320,7 @@ int sl_client_processes(int fd, const char *name, struct sl_msg_process **ret, s
             got.process.gpu_count = SL_MAX_GPUS;
         rc = append(&list, &count, &got.process, sizeof(got.process), err);
         if (rc == 0)
-            rc = receive(fd, &got, err);
+            rc = sl_client_receive(fd, &got, err);
     }
     if (rc == 0 && got.h.type != SL_MSG_END)
         rc = unexpected(&got, err);

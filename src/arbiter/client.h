@@ -83,6 +83,21 @@ void sl_client_status_free(struct sl_client_status *status);
 int sl_client_processes(int fd, const char *name, struct sl_msg_process **ret, size_t *ret_count,
                         struct sl_err *err) SL_MUST_CHECK;
 
+/* The command of a tenant that this process created has ended, with this status of wait(2). The arbiter does not
+ * answer. */
+void sl_client_ended(int fd, const char *name, int status);
+
+/* The history of ended tenants that this user may see: the lines of policy/history.h, oldest first; free *ret_text.
+ * -ECONNRESET: the arbiter ended, or is too old to keep a history. */
+int sl_client_history(int fd, char **ret_text, size_t *ret_size, uint32_t *ret_damaged,
+                      struct sl_err *err) SL_MUST_CHECK;
+
+/* For the files of the client: sends a question and takes the first answer; takes the next one. A refusal is an
+ * error. */
+int sl_client_ask(int fd, const struct sl_msg *question, union sl_packet *ret,
+                  struct sl_err *err) SL_MUST_CHECK;
+int sl_client_receive(int fd, union sl_packet *ret, struct sl_err *err) SL_MUST_CHECK;
+
 /* The process at the other end; 0: the kernel does not tell. */
 int sl_client_peer_pid(int fd);
 

@@ -186,7 +186,9 @@ static void read_member(struct arbiter *a, struct tenant *t, struct member *m, u
         m->busy_until_ns = a->now_ns + SL_BUSY_LASTS_NS;
     bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SL_SILENT_NS;
     t->seen.pending |= speaks && atomic_load(&s->pending);
-    t->seen.active |= atomic_load(&s->busy) == SL_BUSY_RUNNING;
+    uint32_t now = atomic_load(&s->busy);
+    t->seen.active |= now == SL_BUSY_RUNNING;
+    t->use.has_work |= now != SL_BUSY_IDLE;
     t->seen.groups += m->busy_until_ns > a->now_ns;
 }
 
@@ -195,6 +197,7 @@ static void report(struct arbiter *a, struct tenant *t)
     uint64_t saturated = 0, watched = 0;
     t->seen.active = t->seen.pending = false;
     t->seen.groups = 0;
+    t->use.has_work = false;
     for (struct member *m = t->members; m && t->ledger.page; m = m->next)
         read_member(a, t, m, &saturated, &watched);
     /* Processes that keep the GPU busy at the same time count once: their sum is at most the time of the process that
@@ -217,6 +220,7 @@ uint64_t sl_arb_compute_tick(struct arbiter *a)
             continue;
         enter_mode(a, t);
         report(a, t);
+        sl_arb_use_look(a, t);
     }
     do {
         n = sl_steer_decide(a->compute->steer, a->now_ns, orders, 16, &next);
@@ -289,6 +293,14 @@ void sl_arb_compute_member_came(struct tenant *t, struct member *m)
     m->watched_ns = atomic_load(&s->watched_ns);
     m->launches = atomic_load(&s->launches);
     m->done_ns = atomic_load(&s->done_ns);
+}
+
+uint64_t sl_arb_compute_used(struct arbiter *a, const struct tenant *t)
+{
+    struct sl_steer_stats s = {.used_ns = 0};
+    if (t->steer_id != UINT32_MAX && sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
+        return 0;
+    return s.used_ns + sl_arb_turnstile_used(a, t);
 }
 
 void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)

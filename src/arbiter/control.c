@@ -117,6 +117,7 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         return 0;
     if (rc < 0)
         return answer_text(a, c, SL_MSG_ERROR, rc, err.msg);
+    sl_arb_use_begin(a, t, c->uid);
     struct sl_msg_created m = {.gpu_count = t->gpu_count};
     sl_packet_init(&m.h, SL_MSG_CREATED, sizeof(m));
     memcpy(m.name, t->name, sizeof(m.name));
@@ -275,6 +276,11 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
         return on_status(a, c, p->h.option);
     case SL_MSG_PROCESSES:
         return on_processes(a, c, &p->lease);
+    case SL_MSG_ENDED:
+        sl_arb_history_ended(a, c, &p->ended);
+        return 0;
+    case SL_MSG_HISTORY:
+        return sl_arb_history_send(a, c);
     case SL_MSG_PING:
         return answer_text(a, c, SL_MSG_OK, 0, "");
     default:
@@ -298,6 +304,15 @@ static void client_ready(struct arbiter *a, struct source *s)
         sl_arb_client_remove(a, c);
     else
         sl_arb_asked_again(a, c);
+}
+
+void sl_arb_client_last_words(struct arbiter *a, pid_t pid)
+{
+    for (struct client *c = a->clients, *after; c; c = after) {
+        after = c->next;
+        if (c->pid == pid && !c->out_head)
+            client_ready(a, &c->conn);
+    }
 }
 
 void sl_arb_control_ready(struct arbiter *a, struct source *s)

@@ -295,5 +295,9 @@ SL_ERROR(LEASE_REFUSED_LOG, "the arbiter does not take over tenant %s: %s (its f
     "the lease file of an earlier arbiter is damaged, or its GPU is gone (log)", "remove the renamed file");
 SL_ERROR_ALSO(LEASE_DAMAGED, "the file is incomplete, or another program wrote it");
 SL_ERROR_ALSO(LEASE_GPU_GONE, "GPU %s of the tenant is gone");
+SL_ERROR(HISTORY_WRITE_LOG, "the history of ended tenants cannot be written, and is lost when the arbiter ends: %s",
+    "a full or read-only disk; the reason of the system follows (log)",
+    "make room: with the next tenant that ends, all that is missing is written");
+SL_ERROR_ALSO(HISTORY_NO_FILE, "history is not a file: remove it from the arbiter's directory");
 
 #endif

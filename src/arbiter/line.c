@@ -117,7 +117,8 @@ void sl_arb_line_load(struct arbiter *a)
     if (sl_fs_read(a->dir_fd, LINE_FILE, FILE_MAX, &text, NULL, NULL) < 0)
         return;
     for (char *s = strtok_r(text, "\n", &rest); s; s = strtok_r(NULL, "\n", &rest)) {
-        struct waiter w = {.since_ns = a->now_ns}; /* earlier builds did not write that */
+        struct waiter w = {.client = NULL, .since_ns = a->now_ns};
+        /* Earlier builds wrote four numbers, and read four of five. */
         if (sscanf(s, "waits %" SCNu64 " %u %d %" SCNu64 " %" SCNu64, &w.place.number,
                    &w.place.priority, &w.pid, &w.start, &w.since_ns) >= 4 &&
             w.pid > 0 && w.place.priority <= SL_PRIORITY_HIGH)
@@ -217,6 +218,8 @@ int sl_arb_line_ask(struct arbiter *a, struct client *c, const struct sl_msg_lea
     struct sl_line_gpus barred =
         sl_line_before(&a->line, c->waiter ? &c->waiter->place : NULL, priority);
     int rc = sl_arb_tenant_create(a, ask, c, &barred, ret, err);
+    if (rc == 0 && c->waiter && a->now_ns > c->waiter->since_ns)
+        (*ret)->use.waited_ns = a->now_ns - c->waiter->since_ns;
     if (sl_arb_is_for_now(rc)) {
         if (!sl_arb_ever_fits(a, ask))
             rc = -EFBIG;

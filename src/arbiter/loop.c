@@ -266,6 +266,7 @@ static void shut_down(struct arbiter *a)
     while (a->clients)
         sl_arb_client_remove(a, a->clients);
     sl_arb_line_close(a);
+    sl_arb_history_close(a);
     if (a->compute)
         sl_arb_compute_close(a);
     if (a->measure)
@@ -300,6 +301,7 @@ static int start(struct arbiter *a, struct sl_err *err)
     sl_arb_compute_open(a);
     a->now_ns = a->quiet_since_ns = sl_now_ns();
     a->born = sl_arb_process_start(getpid());
+    sl_arb_history_open(a);
     sl_arb_state_load(a);
     sl_arb_kept_sweep(a);
     sl_arb_line_load(a);

@@ -179,6 +179,7 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     keep_counters(t, slot);
+    sl_arb_use_left(a, t);
     /* The unexplained part may have been this process's; the next audit tells. */
     memset(t->unexplained_bytes, 0, sizeof(t->unexplained_bytes));
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);

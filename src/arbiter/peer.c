@@ -49,6 +49,11 @@ struct sl_peer sl_peer_of(int sock)
                             .start = kernel_tells() ? 0 : sl_arb_process_start(who.pid)};
 }
 
+bool sl_peer_may_see(uid_t uid, uid_t owner)
+{
+    return uid == owner || uid == 0 || uid == geteuid();
+}
+
 bool sl_peer_ended(int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};

@@ -28,6 +28,9 @@ int sl_peer_watch(int sock, const struct sl_peer *peer);
 /* The second way, by PID and start time. */
 int sl_peer_watch_by_start(pid_t pid, uint64_t start);
 
+/* May a client of this user see what belongs to a tenant of `owner`? Its own; root and the arbiter's user see all. */
+bool sl_peer_may_see(uid_t uid, uid_t owner);
+
 /* Has the process of a pidfd ended? */
 bool sl_peer_ended(int pidfd);
 

@@ -206,6 +206,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         t->terms.paused = s->paused;
         sl_arb_tenant_terms(t);
         sl_arb_overheads_load(a, t);
+        sl_arb_use_load(a, t);
         rc = sl_arb_tenant_open(a, t, err);
     }
     if (rc < 0)

@@ -84,8 +84,10 @@ static int check_priority(const struct sl_msg_lease *ask, struct sl_err *err)
 
 static void creator_gone(struct arbiter *a, struct source *s)
 {
+    struct tenant *t = sl_container_of(s, struct tenant, creator);
+    sl_arb_client_last_words(a, t->creator_pid);
     sl_arb_unwatch(a, s);
-    sl_container_of(s, struct tenant, creator)->left = true;
+    t->left = true;
 }
 
 static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err)
@@ -466,6 +468,9 @@ void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t)
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
 {
     char file[SL_NAME_MAX + 16];
+    /* First: while its lease exists, the next arbiter would enter it, and knows by its id that it is there. */
+    sl_arb_history_enter(a, t);
+    sl_arb_use_remove(a, t);
     (void)snprintf(file, sizeof(file), "%s.sock", t->name);
     if (t->kept)
         sl_arb_kept_rmdir(sl_arb_kept_dir(a, t), t->name);

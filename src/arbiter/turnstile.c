@@ -184,11 +184,21 @@ void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t)
 {
     if (t->turn.id == UINT32_MAX)
         return;
+    t->use.used_ns += sl_arb_turnstile_used(a, t);
     sl_turns_remove(a->turnstile->turns, t->turn.id, a->now_ns);
     a->turnstile->by_id[t->turn.id] = NULL;
     t->turn.id = UINT32_MAX;
     /* Its processes may outlive the tenant (an arbiter that ends drops tenants): let them run. */
     sl_arb_gate_set(t, 0, SL_GATE_FREE);
+}
+
+uint64_t sl_arb_turnstile_used(struct arbiter *a, const struct tenant *t)
+{
+    struct sl_turns_stats s;
+    if (t->turn.id == UINT32_MAX ||
+        sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) < 0)
+        return 0;
+    return s.held_ns + s.overrun_ns;
 }
 
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)

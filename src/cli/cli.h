@@ -66,6 +66,7 @@ extern const struct sl_cli_option sl_cli_global_options[];
 /* One function a verb, in cmd_<verb>.c. Returns the exit code. */
 int sl_cmd_run(const struct sl_cli_args *args);
 int sl_cmd_status(const struct sl_cli_args *args);
+int sl_cmd_history(const struct sl_cli_args *args);
 int sl_cmd_top(const struct sl_cli_args *args);
 int sl_cmd_lease(const struct sl_cli_args *args);
 int sl_cmd_set(const struct sl_cli_args *args);

@@ -130,8 +130,28 @@ static void watch_arbiter(struct sl_child *child, pid_t ended, int status)
     }
 }
 
-static int run_command(const struct sl_world *world, int control, char *const *argv,
-                       char *const *envp)
+/* For the history: the file name of the command, as one word. Its arguments are nobody else's business. */
+static void describe(struct sl_msg_lease *lease, const char *command)
+{
+    const char *slash = strrchr(command, '/');
+    char word[32];
+    (void)snprintf(word, sizeof(word), "%s", slash ? slash + 1 : command);
+    for (char *p = word; *p; p++)
+        if (*p <= ' ' || *p > '~' || *p == '=')
+            *p = '?';
+    (void)snprintf(lease->about, sizeof(lease->about), "command=%s", word);
+}
+
+/* Tells the arbiter that serves now. Where none does, the next one does not know the exit code. */
+static void report_end(const struct sl_world *world, int control, const char *name, int status)
+{
+    SL_CLEANUP(close) int other = control < 0 ? sl_client_connect(&world->place, NULL) : -1;
+    if (control >= 0 || other >= 0)
+        sl_client_ended(control >= 0 ? control : other, name, status);
+}
+
+static int run_command(const struct sl_world *world, int control, const char *name,
+                       char *const *argv, char *const *envp)
 {
     struct sl_err err = SL_ERR_INIT;
     struct keeper keeper = {.world = world};
@@ -139,10 +159,13 @@ static int run_command(const struct sl_world *world, int control, char *const *a
         .signals = -1, .watch = control, .on_watch = watch_arbiter, .arg = &keeper};
     int code = sl_child_start(&child, argv, envp, &err);
     if (code != 0) {
+        report_end(world, control, name, W_EXITCODE(code, 0));
         sl_cli_complain("run: %s", err.msg);
         return code;
     }
-    sl_child_follow(sl_child_wait(&child));
+    int status = sl_child_wait(&child);
+    report_end(world, child.watch, name, status);
+    sl_child_follow(status);
 }
 
 int sl_cmd_run(const struct sl_cli_args *args)
@@ -180,6 +203,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
         rc = sl_world_libsluice_check(libsluice, &err);
     if (rc == 0)
         rc = check_attach(&err);
+    describe(&lease, args->rest[0]);
     if (rc == 0)
         rc = wait ? sl_run_wait(&world, &lease, wait, &tenant, &err)
                   : create_tenant(&world, &lease, &tenant, &err);
@@ -192,7 +216,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
     remark_adjusted(&lease, &tenant);
     remark_hidden(control, &lease, &tenant);
     tenant_environment(&world, &tenant, libsluice, &env);
-    int code = run_command(&world, control, args->rest, env.list);
+    int code = run_command(&world, control, tenant.name, args->rest, env.list);
     sl_env_free(&env);
     (void)close(control);
     return code;

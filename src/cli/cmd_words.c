@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/history_read.h"
 #include "cli/world.h"
 
 static void list_options(const struct sl_cli_option *list)
@@ -46,8 +47,30 @@ static void list_tenants(const struct sl_cli_args *args)
     sl_client_status_free(&status);
 }
 
+/* Each name of an ended tenant once. */
+static void list_ended(const struct sl_cli_args *args)
+{
+    struct sl_world world;
+    struct sl_past p;
+    if (sl_world_find(args, &world, NULL) < 0)
+        return;
+    if (sl_past_read(&world.place, &p, NULL) == 0)
+        for (size_t i = 0; i < p.count; i++) {
+            size_t k = 0;
+            while (k < i && strcmp(p.list[k].name, p.list[i].name) != 0)
+                k++;
+            if (k == i)
+                (void)printf("%s\n", p.list[i].name);
+        }
+    sl_past_free(&p);
+}
+
 int sl_cmd_words(const struct sl_cli_args *args)
 {
+    if (sl_cli_value(args, "ended")) {
+        list_ended(args);
+        return sl_cli_finish(SL_EXIT_OK);
+    }
     if (sl_cli_value(args, "tenants") || sl_cli_value(args, "leases")) {
         list_tenants(args);
         return sl_cli_finish(SL_EXIT_OK);

@@ -41,6 +41,29 @@ SL_ERROR(STATUS_TWO_NAMES, "status: only one tenant can be named: write `sluice 
 SL_ERROR(TENANT_UNKNOWN_NEAR, "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
     "no tenant with this name runs, or it has ended", "use a name that `sluice status` shows");
 SL_ERROR_ALSO(TENANT_UNKNOWN_HERE, "no tenant is named \"%.200s\": `sluice status` lists the tenants");
+SL_ERROR(HISTORY_TWO_NAMES, "only one name can be given: write `sluice history NAME`",
+    "`sluice history` shows all ended tenants, or those of one name", "one name, or none");
+SL_ERROR(HISTORY_COUNT, "\"%.40s\" is not a number of tenants: write for example --last 10",
+    "`--last` (`-n`) takes a whole number from 1", "`--last 10`");
+SL_ERROR(SINCE_BAD,
+    "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
+    "`--since` takes a time in the past, in one of these forms", "one of the forms in the message");
+SL_ERROR_ALSO(SINCE_NO_DAY, "there is no time \"%.40s\": check the day and the hour");
+SL_ERROR_ALSO(SINCE_FUTURE, "\"%.40s\" is in the future: name a time in the past");
+SL_ERROR(HISTORY_NAME_NEAR,
+    "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
+    "no tenant of this name has ended, its entry is too old, or it belongs to another user",
+    "a name that `sluice history` shows; `sluice status` shows tenants that run");
+SL_ERROR_ALSO(HISTORY_NAME_UNKNOWN,
+    "no ended tenant is named \"%.100s\": `sluice history` lists them, and `sluice status` those that run");
+SL_ERROR(HISTORY_FORBIDDEN,
+    "no arbiter is running, and only its user may read the history in %s: ask as that user or as root, or start the "
+    "arbiter",
+    "the file has the tenants of all users; a running arbiter shows each user their own",
+    "`sudo sluice history`, or start the arbiter");
+SL_ERROR(HISTORY_DAMAGED, "history: %u damaged lines are left out; the rest of %s/history is shown",
+    "a remark: the arbiter was killed while it wrote, or another program changed the file",
+    "nothing: the arbiter writes the file anew");
 SL_ERROR(PROCESSES_UNTOLD,
     "the arbiter (process %d) is too old to list processes: a new one starts after all tenants have ended",
     "Sluice was installed again while the arbiter ran", "end the tenants; on a node, restart the agent");

@@ -130,12 +130,22 @@ static bool value_is_optional(const struct sl_cli_option *o)
     return o->arg && o->arg[0] == '[';
 }
 
+/* The long form of a short option. */
+static const char *spelled_out(const struct sl_cli_verb *verb, const char *word)
+{
+    if (strcmp(word, "-h") == 0)
+        return "--help";
+    if (strcmp(word, "-V") == 0)
+        return "--version";
+    if (strcmp(word, "-n") == 0 && option_find(verb->options, "last"))
+        return "--last";
+    return word;
+}
+
 /* One option word (and its value, in the same word after '=' or in the next). */
 static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args, struct sl_err *err)
 {
-    const char *word = strcmp(argv[*at], "-h") == 0   ? "--help"
-                       : strcmp(argv[*at], "-V") == 0 ? "--version"
-                                                      : argv[*at];
+    const char *word = spelled_out(args->verb, argv[*at]);
     struct sl_option written;
     if (!sl_option_split(word, &written))
         return unknown_option(args->verb, word, err);

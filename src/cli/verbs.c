@@ -79,6 +79,17 @@ static const struct sl_cli_option status_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option history_options[] = {
+    {"last", "N", "only the last N (also: -n N)", "1 10 20 50"},
+    {"since", "TIME",
+     "only those that ended since then: 2h (two hours ago),\n2026-11-17, or '2026-11-17 14:30'",
+     "1h 12h 1d 7d"},
+    {"wide", NULL, "show all columns, and long names whole", NULL},
+    OPTION_JSON,
+    OPTION_SIM,
+    OPTION_END,
+};
+
 static const struct sl_cli_option top_options[] = {
     {"once", NULL, "print one page and end", NULL},
     OPTION_SIM,
@@ -159,6 +170,7 @@ static const struct sl_cli_option arbiter_options[] = {
 static const struct sl_cli_option words_options[] = {
     {"tenants", NULL, "names of the tenants", NULL},
     {"leases", NULL, "names of the leases", NULL},
+    {"ended", NULL, "names of ended tenants", NULL},
     OPTION_SIM,
     OPTION_END,
 };
@@ -186,6 +198,15 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "tenant in detail, with its processes.",
      .options = status_options,
      .run = sl_cmd_status},
+    {.name = "history",
+     .synopsis = "[NAME]",
+     .summary = "show ended tenants: what each asked for, got and needed",
+     .details =
+         "The latest is the last line. MEMORY is the highest use, and what was asked for. CORES\n"
+         "is the GPU time got on average while the tenant had work, and what was asked for. Below\n"
+         "the table: who asked for far more than was used. With a NAME: the tenants of this name.",
+     .options = history_options,
+     .run = sl_cmd_history},
     {.name = "top",
      .summary = "watch GPUs and tenants live, and change or end tenants",
      .details =

@@ -34,6 +34,7 @@ CUresult sl_alloc_end(struct sl_process *p, const struct sl_alloc *a, CUresult r
         return rc;
     if (rc == CUDA_SUCCESS) {
         sl_track_put(&t);
+        sl_charge_peak(p, a->site.gpu);
     } else {
         sl_track_cancel();
         sl_charge_return(p, a->site.gpu, a->units);

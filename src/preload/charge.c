@@ -16,6 +16,7 @@
 static struct {
     struct sl_lock lock;
     uint64_t held_units;
+    _Atomic uint64_t estimated_units; /* at least those of held_units that are estimates */
 } books[SL_MAX_GPUS];
 
 static uint64_t limit_units(const struct sl_lease_page *lease, int gpu)
@@ -87,6 +88,26 @@ void sl_charge_return(struct sl_process *p, int gpu, uint64_t units)
     sl_lock_drop(&books[gpu].lock);
 }
 
+bool sl_charge_estimate(struct sl_process *p, int gpu, uint64_t units)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+        return false;
+    atomic_fetch_add(&books[gpu].estimated_units, units); /* first: no peak may contain them */
+    bool charged = sl_charge(p, gpu, units, false);
+    if (!charged)
+        atomic_fetch_sub(&books[gpu].estimated_units, units);
+    return charged;
+}
+
+void sl_charge_estimate_end(struct sl_process *p, int gpu, uint64_t units)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS || units == 0)
+        return;
+    sl_charge_return(p, gpu, units);
+    atomic_fetch_sub(&books[gpu].estimated_units, units);
+    sl_charge_peak(p, gpu);
+}
+
 CUresult sl_charge_refused(struct sl_process *p)
 {
     atomic_fetch_add_explicit(&sl_process_slot(p)->oom_count, 1, memory_order_relaxed);
@@ -104,6 +125,16 @@ struct sl_budget sl_charge_budget(struct sl_process *p, int gpu)
     b.used_bytes = sl_account_total(atomic_load(&p->ledger), (uint32_t)gpu) * SL_UNIT_BYTES +
                    atomic_load(&g->overhead_bytes);
     return b;
+}
+
+void sl_charge_peak(struct sl_process *p, int gpu)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+        return;
+    uint64_t used = sl_charge_budget(p, gpu).used_bytes;
+    uint64_t estimated = atomic_load(&books[gpu].estimated_units) * SL_UNIT_BYTES;
+    if (used > estimated)
+        sl_account_peak_enter(atomic_load(&p->ledger), (uint32_t)gpu, used - estimated);
 }
 
 bool sl_charge_fits(struct sl_process *p, int gpu)
@@ -140,5 +171,6 @@ void sl_charge_forget(void)
     for (int gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
         sl_lock_reset(&books[gpu].lock);
         books[gpu].held_units = 0;
+        atomic_store(&books[gpu].estimated_units, 0);
     }
 }

@@ -35,6 +35,10 @@ bool sl_charge_unshare(struct sl_process *p, int gpu, uint64_t units, int entry)
 
 void sl_charge_return(struct sl_process *p, int gpu, uint64_t units);
 
+/* A charge for something whose cost is not known yet, and its end. */
+bool sl_charge_estimate(struct sl_process *p, int gpu, uint64_t units);
+void sl_charge_estimate_end(struct sl_process *p, int gpu, uint64_t units);
+
 /* Counts a refusal; returns the program's error: CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sl_charge_refused(struct sl_process *p);
 
@@ -45,6 +49,8 @@ struct sl_budget {
     uint64_t used_bytes; /* allocations and overhead of all processes of the tenant */
 };
 struct sl_budget sl_charge_budget(struct sl_process *p, int gpu);
+/* Memory was taken: the usage may be the highest so far. Estimates of this process do not count. */
+void sl_charge_peak(struct sl_process *p, int gpu);
 bool sl_charge_fits(struct sl_process *p, int gpu); /* the usage is within the limit */
 
 /* The watch thread replaces the ledger or the slot: the charges of this process move along. */

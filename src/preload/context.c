@@ -29,7 +29,7 @@ static uint64_t put_by(struct sl_process *p, CUdevice device)
     int gpu = sl_device_gpu(p, device);
     if (gpu < 0 || sl_charge_budget(p, gpu).limited || !sl_process_connected())
         return 0;
-    return sl_charge(p, gpu, PUT_BY_UNITS, false) ? PUT_BY_UNITS : 0;
+    return sl_charge_estimate(p, gpu, PUT_BY_UNITS) ? PUT_BY_UNITS : 0;
 }
 
 struct measured {
@@ -60,7 +60,10 @@ static bool context_made(struct sl_process *p, CUcontext context, CUdevice devic
     if (gpu < 0)
         return false;
     struct measured m = {.put_by_units = put_by_units};
-    return sl_process_attempt(p, gpu, measure_and_fit, &m);
+    bool fits = sl_process_attempt(p, gpu, measure_and_fit, &m);
+    if (fits)
+        sl_charge_peak(p, gpu);
+    return fits;
 }
 
 static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device,
@@ -68,7 +71,7 @@ static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx
 {
     struct sl_site place;
     if (rc != CUDA_SUCCESS)
-        sl_charge_return(p, sl_device_gpu(p, device), put_by_units);
+        sl_charge_estimate_end(p, sl_device_gpu(p, device), put_by_units);
     if (rc != CUDA_SUCCESS || context_made(p, *pctx, device, put_by_units))
         return rc;
     __typeof__(&cuCtxDestroy_v2) destroy = SL_REAL(cuCtxDestroy_v2);
@@ -226,7 +229,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     CUresult rc = real(pctx, dev);
     bool made = rc == CUDA_SUCCESS && in_range && !sl_context_known(*pctx);
     if (!made)
-        sl_charge_return(p, sl_device_gpu(p, dev), units);
+        sl_charge_estimate_end(p, sl_device_gpu(p, dev), units);
     if (rc != CUDA_SUCCESS || !in_range)
         return rc;
     atomic_fetch_add(&retained[dev], 1);

@@ -177,6 +177,7 @@ bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending
             break;
     }
     sl_charge_return(p, pool->gpu, pending);
+    sl_charge_peak(p, pool->gpu);
     return within;
 }
 

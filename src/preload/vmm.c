@@ -126,6 +126,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return rc;
     }
     put_handle(*handle, m);
+    sl_charge_peak(p, gpu);
     return rc;
 }
 

@@ -103,7 +103,7 @@ static void answer_all(uint32_t gpu)
 
 static void give_back(uint32_t gpu, _Atomic uint64_t *units)
 {
-    sl_charge_return(watch.process, (int)gpu, atomic_exchange(units, 0));
+    sl_charge_estimate_end(watch.process, (int)gpu, atomic_exchange(units, 0));
 }
 
 /* The next arbiter measures all returning processes by itself. */
@@ -399,7 +399,7 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
 {
     if (p->mode != SL_MODE_TENANT || gpu >= SL_MAX_GPUS || !watch.running ||
         !atomic_load(&watch.connected)) {
-        sl_charge_return(p, (int)gpu, put_by_units);
+        sl_charge_estimate_end(p, (int)gpu, put_by_units);
         return false;
     }
     int saved = errno;

@@ -128,6 +128,21 @@ uint64_t sl_account_total(const struct sl_ledger_page *ledger, uint32_t gpu)
     return gpu < SL_MAX_GPUS ? atomic_load(&ledger->total[gpu].word) & UNITS_MASK : 0;
 }
 
+void sl_account_peak_enter(struct sl_ledger_page *ledger, uint32_t gpu, uint64_t bytes)
+{
+    if (gpu >= SL_MAX_GPUS)
+        return;
+    _Atomic uint64_t *peak = &ledger->total[gpu].peak_bytes;
+    uint64_t before = atomic_load(peak);
+    while (before < bytes && !atomic_compare_exchange_weak(peak, &before, bytes))
+        ;
+}
+
+uint64_t sl_account_peak(const struct sl_ledger_page *ledger, uint32_t gpu)
+{
+    return gpu < SL_MAX_GPUS ? atomic_load(&ledger->total[gpu].peak_bytes) : 0;
+}
+
 /* One GPU of sl_account_reap: a release of everything, done in the dead owner's name. */
 static bool reap_gpu(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
 {

@@ -38,6 +38,9 @@ void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t g
 /* Usage of one slot and of the whole tenant, in units. */
 uint64_t sl_account_slot(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 uint64_t sl_account_total(const struct sl_ledger_page *ledger, uint32_t gpu);
+/* The tenant has this much now, with overhead: keeps the most that was ever entered. */
+void sl_account_peak_enter(struct sl_ledger_page *ledger, uint32_t gpu, uint64_t bytes);
+uint64_t sl_account_peak(const struct sl_ledger_page *ledger, uint32_t gpu); /* 0: none entered */
 /* Counts a slot's operations: the same number at two moments means that none happened in between. */
 uint64_t sl_account_operations(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 

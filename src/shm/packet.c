@@ -51,9 +51,14 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_waiting);
     case SL_MSG_WAITER:
         return sizeof(struct sl_msg_waiter);
+    case SL_MSG_ENDED:
+        return sizeof(struct sl_msg_ended);
+    case SL_MSG_HISTORY_LINES:
+        return sizeof(struct sl_msg_history);
     case SL_MSG_GATE:
     case SL_MSG_STATUS:
     case SL_MSG_PING:
+    case SL_MSG_HISTORY:
     case SL_MSG_END:
         return sizeof(struct sl_msg);
     }

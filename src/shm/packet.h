@@ -26,6 +26,8 @@ union sl_packet {
     struct sl_msg_process process;
     struct sl_msg_waiting waiting;
     struct sl_msg_waiter waiter;
+    struct sl_msg_ended ended;
+    struct sl_msg_history history;
 };
 
 /* Descriptors received with a packet; sl_packet_fds_close closes those that were not taken. */

@@ -281,3 +281,14 @@ offers_verbs_options_and_values() {
     run -1 "$SLUICE_SOURCE/tools/uninstall.sh" "$PLACE/no-manifest"
     has "nothing was installed from this tree"
 }
+
+@test "completion of history offers the names of ended tenants, in each shell that is here" {
+    "$SLUICE" run --sim h200 --name findme -- true
+    listed() { [[ $("$SLUICE" words --ended) == findme ]]; }
+    eventually listed
+    for shell in bash zsh fish; do
+        command -v $shell >/dev/null || continue
+        run "complete_$shell" sluice history find
+        [ "$output" = findme ] || { echo "$shell: $output"; return 1; }
+    done
+}

@@ -308,9 +308,23 @@ static void operations_are_counted(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+static void the_peak_is_the_most_that_was_entered(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_account_peak(page, 0), 0);
+    sl_account_peak_enter(page, 0, 700);
+    sl_account_peak_enter(page, 0, 300);
+    sl_account_peak_enter(page, 1, 900);
+    assert_int_equal(sl_account_peak(page, 0), 700);
+    assert_int_equal(sl_account_peak(page, 1), 900);
+    sl_account_peak_enter(page, SL_MAX_GPUS, 1000);
+    assert_int_equal(sl_account_peak(page, SL_MAX_GPUS), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(the_peak_is_the_most_that_was_entered),
         cmocka_unit_test(units_round_up),
         T(operations_are_counted),
         T(limit_is_exact),
