@@ -131,10 +131,23 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
+/* Off the list of the living, which every call goes through. It keeps its `next`: a loop that waits may stand at it. */
+static void bury(CUcontext ctx)
+{
+    CUcontext *at = &sim_p.contexts;
+    while (*at && *at != ctx)
+        at = &(*at)->next;
+    if (*at)
+        *at = ctx->next;
+    ctx->next_dead = sim_p.dead_contexts;
+    sim_p.dead_contexts = ctx;
+}
+
 /* The context, its events, its queue and its memory go; the small handle stays, so that a stale one is told. */
 static void destroy(CUcontext ctx)
 {
     ctx->dead = true;
+    bury(ctx);
     for (CUstream s = ctx->streams; s; s = s->next)
         sim_capture_stream_gone(s);
     sim_events_of_ctx_gone(ctx);

@@ -164,7 +164,7 @@ struct CUctx_st {
     uint64_t peers; /* bit: that card's memory may be used */
     size_t limits[CU_LIMIT_MAX];
     CUresult sticky;
-    struct CUctx_st *next;
+    struct CUctx_st *next, *next_dead;
 };
 
 enum sim_alloc_kind {
@@ -229,7 +229,8 @@ struct sim_process {
     uint32_t card[SL_SIM_MAX_DEVICES]; /* of each ordinal: CUDA_VISIBLE_DEVICES */
     CUcontext primary[SL_SIM_MAX_DEVICES];
     unsigned int primary_flags[SL_SIM_MAX_DEVICES];
-    CUcontext contexts;
+    CUcontext contexts;      /* those that live … */
+    CUcontext dead_contexts; /* … and those that do not */
     uint64_t next_id;
     struct sim_mig mig;
     struct sim_mps mps;
