@@ -218,6 +218,20 @@ static void join_container(struct sl_claim *claim, const json_t *pod, const json
     }
 }
 
+const char *sl_claim_meeting(const json_t *pod, const char *claim, const char *request,
+                             const char *other, const char *other_request)
+{
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            const json_t *c = json_array_get(list, i);
+            if (uses_request(pod, c, claim, request) && uses_request(pod, c, other, other_request))
+                return sl_jget_text(c, "name");
+        }
+    }
+    return NULL;
+}
+
 void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
                          size_t size)
 {
