@@ -214,6 +214,24 @@ class Share(Case):
             self.assertEqual(n.unprepare(i)["error"], "")
         self.gone()
 
+    def test_memory_alone(self):
+        """Who names no time takes what is idle, as a HAMi pod with gpumem alone; and is sure of the least."""
+        n = self.node
+        n.start()
+        for i in (1, 2):
+            claim = n.claim(i, [share(memory="10Gi", cores="1", share_id=f"s{i}")])
+            claim["spec"] = {"devices": {"requests": [{"name": "gpu", "exactly": {
+                "deviceClassName": "gpu.sluice.io", "capacity": {"requests": {"memory": "10Gi"}}}}]}}
+            self.assertEqual(n.prepare(i)["error"], "")
+            tenant = n.tenants()[uid(i) + "-0"]
+            self.assertEqual((tenant["cores_request_percent"], tenant["cores_limit_percent"]), (1, 100))
+        status = until("the claim's status is written",
+                       lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")])[0]["status"]["devices"][0]
+        self.assertEqual(status["data"]["cores"], "1:100")
+        for i in (1, 2):
+            self.assertEqual(n.unprepare(i)["error"], "")
+        self.gone()
+
     def test_refusals(self):
         n = self.node
         n.start()

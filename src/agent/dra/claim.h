@@ -24,6 +24,9 @@ struct sl_claim_result {
     char device[SL_DEVICE_NAME_SIZE];
     char share_id[SL_UID_SIZE]; /* "" for whole devices */
     bool admin;                 /* admin access: observes only, takes nothing */
+    bool
+        idle; /* the request names no cores, and no configuration a limit: it may use the idle time, as far as its
+                  namespace may (sl_allow_claim) */
     struct sl_device_name name;
     struct sl_share
         share; /* GPU not known yet; of whole devices, only the values of a ShareConfig */
