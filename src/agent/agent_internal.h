@@ -169,6 +169,8 @@ void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have 
  * old one stays. */
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
                  struct sl_err *err) SL_MUST_CHECK;
+/* agent_cleanup.c: instead of an agent. */
+int sl_agent_cleanup(const struct sl_agent_options *opt, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_refresh(void *data); /* reads the cards now */
 /* Logs the text and, where there is an API server, makes an event of the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,

@@ -118,8 +118,8 @@ class Tree(unittest.TestCase):
     def test_versions_are_one(self):
         version = re.search(r"project\(sluice VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
         chart = load(CHART / "Chart.yaml")
-        tags = [load(DEPLOY / p / "kustomization.yaml")["images"][0]["newTag"] for p in ("base", "controller/base")]
-        self.assertEqual([chart["version"], chart["appVersion"], *tags], [version] * 4)
+        tags = [load(DEPLOY / p / "kustomization.yaml")["images"][0]["newTag"] for p in ("base", "controller/base", "cleanup")]
+        self.assertEqual([chart["version"], chart["appVersion"], *tags], [version] * 5)
 
     def test_every_overlay_and_component_has_its_combination(self):
         resources = {r for _, rs, _ in COMBINATIONS.values() for r in rs or []}
