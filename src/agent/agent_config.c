@@ -217,7 +217,7 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
                      a->config_file[0] ? a->config_file : "the command line");
         say_what_waits(old, config);
         if (sl_agent_arbiter_open(a, &err) < 0)
-            sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", "%s", err.msg);
+            sl_agent_arbiter_away(a, err.msg);
         sl_health_reload(a->health, config->recover_ns, config->recover_reset_ns);
         sl_devices_refresh(a->devices); /* MIG is often changed together with its strategy */
         sl_plugins_set_policy(a->plugins, config->share_policy);

@@ -33,6 +33,7 @@ static int open_fraction(struct sl_agent *a, struct sl_err *err)
                                                 .arbiter_dir_host = a->opt.arbiter_dir_host,
                                                 .sluice_dir_host = a->opt.state_dir_host,
                                                 .podres_socket = a->opt.podres_socket,
+                                                .claims_too = !a->opt.dra,
                                                 .machine = machine,
                                                 .config = config,
                                                 .data = a};

@@ -66,6 +66,10 @@ struct sl_agent {
     struct sl_http_server *http;
     struct sl_reload *reload;
     struct sl_arbiter_child *arbiter;
+    struct sl_timer
+        arbiter_late;        /* an arbiter that is away for longer than a change of agents takes */
+    char arbiter_words[512]; /* why it is away; "": it runs */
+    bool arbiter_said;       /* the Node has an event that it is away */
     struct sl_dra *dra;
     struct sl_fraction *fraction; /* NULL until fractions are configured without DRA */
     bool published_gpus;          /* this agent has written the Node's annotations */
@@ -147,6 +151,8 @@ void sl_agent_dra_update(struct sl_agent *a);
 /* The card's place in dra_mps; dra_mps_count: no claim shares the card by MPS. */
 size_t sl_agent_dra_mps(const struct sl_agent *a, const char *uuid);
 
+/* Notes that the arbiter is away; an event follows if it stays away. */
+void sl_agent_arbiter_away(struct sl_agent *a, const char *words);
 /* Starts the arbiter, where it is needed and does not run yet. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
@@ -163,6 +169,8 @@ void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have 
  * old one stays. */
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
                  struct sl_err *err) SL_MUST_CHECK;
+/* agent_cleanup.c: instead of an agent. */
+int sl_agent_cleanup(const struct sl_agent_options *opt, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_refresh(void *data); /* reads the cards now */
 /* Logs the text and, where there is an API server, makes an event of the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,

@@ -213,14 +213,19 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
 
 /* --- putting it together ------------------------------------------------------------------------ */
 
-static void say_warnings(const struct sl_plan *old, const struct sl_plan *plan)
+/* What the plan leaves out is missing to somebody, so the Node says it. Claims are not served by the plan. */
+static void say_warnings(struct sl_agent *a, const struct sl_plan *old, const struct sl_plan *plan)
 {
     for (size_t i = 0; i < plan->warning_count; i++) {
         bool known = false;
         for (size_t k = 0; old && k < old->warning_count; k++)
             known |= strcmp(old->warning[k], plan->warning[i]) == 0;
-        if (!known)
+        if (known)
+            continue;
+        if (a->opt.dra)
             sl_warn("%s", plan->warning[i]);
+        else
+            sl_agent_say(a, SL_EVENT_WARNING, "ConfigWarning", "%s", plan->warning[i]);
     }
 }
 
@@ -301,7 +306,7 @@ void sl_agent_replan(struct sl_agent *a)
     }
     a->unfit[0] = '\0';
     if (!a->opt.dra) /* the warnings are about resources, which claims do not use */
-        say_warnings(a->plan, plan);
+        say_warnings(a, a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;
     offer(a, inv, plan);

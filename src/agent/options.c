@@ -77,6 +77,12 @@ static const struct option_row {
     {"supervise", "SLUICE_SUPERVISE", NULL,
      "a parent process restarts the agent when a signal ended it,\nso that the container lives on",
      YES_NO, FIELD(supervise), NULL},
+    {"cleanup", NULL, "DIR",
+     "be no agent: take away what agents left on this node, whose\nroot is DIR, and on its Node; "
+     "then end",
+     TEXT, FIELD(cleanup), NULL},
+    {"cleanup-stay", NULL, NULL, "after --cleanup, wait for SIGTERM", YES_NO, FIELD(cleanup_stay),
+     NULL},
     {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT, FIELD(log_level),
      "info"},
     {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},

@@ -35,6 +35,9 @@ struct sl_agent_options {
     bool node_feature;         /* labels as a NodeFeature object, where the server takes it */
     const char *pod_namespace; /* namespace of that object */
     bool supervise;            /* start the agent again when a signal ended it */
+    const char
+        *cleanup; /* the node's root: take away what agents left, instead of being one; NULL: no */
+    bool cleanup_stay; /* then wait for a signal: a DaemonSet's containers must not end */
     bool help, version;
     struct sl_config_override *flags; /* flags of the configuration */
     size_t flags_count;

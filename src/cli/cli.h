@@ -71,6 +71,7 @@ int sl_cmd_lease(const struct sl_cli_args *args);
 int sl_cmd_set(const struct sl_cli_args *args);
 int sl_cmd_pause(const struct sl_cli_args *args);
 int sl_cmd_resume(const struct sl_cli_args *args);
+int sl_cmd_forget(const struct sl_cli_args *args);
 int sl_cmd_doctor(const struct sl_cli_args *args);
 int sl_cmd_arbiter(const struct sl_cli_args *args);
 int sl_cmd_simulate(const struct sl_cli_args *args);

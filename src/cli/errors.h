@@ -45,6 +45,10 @@ SL_ERROR(PROCESSES_UNTOLD,
 SL_ERROR(PAUSE_OLD_ARBITER,
     "the running arbiter is older than this program and cannot pause a tenant: it is replaced when no tenant is left",
     "the arbiter was started by an earlier version", "end its tenants, or restart the arbiter; then pause again");
+SL_ERROR(FORGET_USED, "%s: %u processes use it: end its pod first; `sluice status %s` shows them",
+    "`sluice forget` for a tenant that runs", "delete the pod: its agent ends the promise then");
+SL_ERROR_ALSO(FORGET_COMMAND, "%s is the tenant of a command: it ends with the command");
+SL_ERROR_ALSO(FORGET_LEASE, "%s is a lease: `sluice lease delete %s` ends it");
 SL_ERROR(TOP_NO_TERMINAL, "this is no terminal: `sluice top --once` prints one page",
     "input or output of `sluice top` is a file or a pipe", "`sluice top --once`, or `sluice status --json`");
 SL_ERROR(TOP_TERMINAL_KIND, "this terminal cannot place its cursor: set TERM, or use `sluice status --watch`",

@@ -205,6 +205,14 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .summary = "let a paused tenant go on where it was",
      .options = pause_options,
      .run = sl_cmd_resume},
+    {.name = "forget",
+     .synopsis = "NAME",
+     .summary = "end what was promised to a pod that is gone",
+     .details =
+         "For a tenant of a Kubernetes node that no process uses and whose agent does not end it.\n"
+         "The agent ends promises by itself when their pod is gone: wait ten seconds first.",
+     .options = pause_options,
+     .run = sl_cmd_forget},
     {.name = "lease",
      .synopsis = "create NAME | list | delete NAME",
      .summary = "make limits for containers: docker, podman, nerdctl",
