@@ -39,10 +39,10 @@ static const struct sl_podres_device device = {"nvidia.com/gpu", "GPU-1::0", "de
 static struct sl_metrics_allocation held[] = {{&device, "GPU-1"}};
 static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
-     0.301, 1.5, 77, 2, 3},
-    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 1.5, 77,
-     2, 3},
-    {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0},
+     0.301, 12.25, 1.5, 77, 2, 3},
+    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 12.25,
+     1.5, 77, 2, 3},
+    {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0, 0},
 };
 static const uint64_t bounds[] = {250000, 1000000000, UINT64_MAX}, taken[] = {4, 1, 1};
 

@@ -69,6 +69,7 @@ struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     double memory_used_bytes;                      /* contexts and modules included */
     double share_request_ratio, share_limit_ratio; /* of the GPU's time; NAN: none asked */
     double share_ratio;                            /* in the last second */
+    double used_seconds;                           /* of the GPU's time, in all */
     /* Of the whole tenant: written once, with the first of its GPUs. */
     double waited_seconds;
     uint64_t launches, oom;
