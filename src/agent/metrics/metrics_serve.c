@@ -190,6 +190,7 @@ static char *make_text(struct sl_exporter *x, size_t *ret_size)
     m.compute_count = fill_compute(x, m.compute);
     m.tenant_count = fill_tenants(x, m.tenant, owners);
     fill_own(x, &m.agent);
+    m.names = x->opt.names;
     char *text = sl_metrics_text(&m, ret_size);
     sl_metrics_clear(&m);
     return text;
