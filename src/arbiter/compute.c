@@ -30,6 +30,7 @@ struct sl_steer_spec sl_arb_spec_of(const struct tenant *t)
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = atomic_load(&p->priority),
         .paused = t->terms.paused,
+        .billed = t->kept, /* a container's: its namespace pays for it */
     };
     for (uint32_t i = 0; i < t->gpu_count; i++)
         spec.gpu_mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;

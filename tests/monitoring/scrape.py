@@ -59,13 +59,14 @@ class Node(fraction_world.Node):
         log = pathlib.Path(self.path("log"))
         return until("a port", lambda: re.search(r"metrics at port (\d+)", log.read_text(encoding="utf-8"))).group(1)
 
-    def tenant(self, name, space, slot, cores, *command):
+    def tenant(self, name, space, slot, cores, *command, gpu=0):
         """A pod's container that runs this program of the tests."""
-        self.pod(name, {"main": [(0, 4096, cores)]}, space=space)
+        self.pod(name, {"main": [(gpu, 4096, cores)]}, space=space)
         self.place(name, self.slot(slot), space=space)
         assert self.prestart(self.slot(slot)) == [""]
         env = dict(self.sim, SLUICE_ATTACH=f"{self.arb}/k/{self.tenant_of(self.slot(slot))}/attach.sock",
-                   LD_PRELOAD=f"{BUILD}/lib/libsluice.so", LD_LIBRARY_PATH=f"{BUILD}/sim")
+                   LD_PRELOAD=f"{BUILD}/lib/libsluice.so", LD_LIBRARY_PATH=f"{BUILD}/sim",
+                   CUDA_VISIBLE_DEVICES=self.gpus[gpu])  # a container would see no other card
         return subprocess.Popen([f"{BUILD}/tests/{command[0]}", *command[1:]], env=env, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True)
 
@@ -121,7 +122,7 @@ class Prometheus:
 
 class Scrape(unittest.TestCase):
     def setUp(self):
-        self.node = Node("h200x1")
+        self.node = Node("h200x2")
         self.addCleanup(self.node.end)
         self.node.start()
         self.folder = tempfile.mkdtemp(prefix="sluice-prometheus-")
@@ -138,14 +139,14 @@ class Scrape(unittest.TestCase):
                                                    ("sluice-controller", port, {"pod": "c-0"})])
         self.addCleanup(self.prometheus.end)
 
-    def start(self, *tenant):
-        process = self.node.tenant(*tenant)
+    def start(self, *tenant, gpu=0):
+        process = self.node.tenant(*tenant, gpu=gpu)
         for end in (process.stdout.close, process.stdin.close, process.wait, process.kill):
             self.addCleanup(end)
         return process
 
     def work(self):
-        """Two tenants have worked, one holds memory; Prometheus has seen all of it, and charged it. Returns what their
+        """Three tenants have worked, one holds memory; Prometheus has seen all of it, and charged it. Returns what their
         ledgers say, by namespace."""
         node, prometheus = self.node, self.prometheus
         subprocess.run([fraction_world.CTL, "xid", "0", "13"], env=node.sim, check=True, stdout=subprocess.DEVNULL)
@@ -153,11 +154,18 @@ class Scrape(unittest.TestCase):
         holder = self.start("c", "store", 3, 0, "cli/cli_alloc", str(2 * GIB))
         self.assertEqual(holder.stdout.readline(), "ok\n")
         workers = [self.start("a", "team", 1, 30, "integration/compute_tenant", "steady", "kernel_us=500", "seconds=8"),
-                   self.start("b", "other", 2, 60, "integration/compute_tenant", "steady", "kernel_us=500", "seconds=6")]
-        done = [json.loads(w.communicate()[0])["done_ns"] for w in workers]
+                   self.start("b", "other", 2, 60, "integration/compute_tenant", "steady", "kernel_us=500", "seconds=6"),
+                   # Alone on its card and without a limit: nobody needs to know what it uses but who pays for it.
+                   self.start("d", "alone", 4, 0, "integration/compute_tenant", "steady", "kernel_us=500", "seconds=6",
+                              gpu=1)]
+        done = []
+        for worker in workers:
+            out = worker.communicate()[0]
+            self.assertEqual(worker.returncode, 0, "a tenant failed")
+            done.append(json.loads(out)["done_ns"])
         ledger = {t["about"]["namespace"]: t for t in node.tenants().values()}
-        self.assertEqual(set(ledger), {"team", "other", "store"})
-        for space, ns in zip(("team", "other"), done):
+        self.assertEqual(set(ledger), {"team", "other", "alone", "store"})
+        for space, ns in zip(("team", "other", "alone"), done):
             ledger[space]["done_ns"] = ns
 
         def charged():
@@ -179,7 +187,7 @@ class Scrape(unittest.TestCase):
             got = self.prometheus.numbers(f"sum_over_time({GPU_TIME}[1h])")
             self.assertEqual(set(got), set(ledger))
             self.assertEqual(got["store"], 0)
-            for space in ("team", "other"):
+            for space in ("team", "other", "alone"):
                 used, done = ledger[space]["used_ns"] / 1e9, ledger[space]["done_ns"] / 1e9
                 print(f"{space}: charged {got[space]:.3f} s, ledger {used:.3f} s, kernels done {done:.3f} s")
                 self.assertGreater(used, 0.5, space)
