@@ -183,7 +183,7 @@ struct sl_msg_tenant {
     uint32_t share_60s_permille;
     uint32_t gate; /* enum sl_gate */
     uint32_t creator_pid;
-    uint64_t window_ns;
+    uint64_t used_ns; /* GPU time that it got in all, on each of its GPUs */
     int64_t debt_ns;
     uint64_t waited_ns;
     uint64_t launches;

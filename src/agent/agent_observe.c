@@ -270,6 +270,7 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
         return 0;
     a->podres = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS);
     const struct sl_exporter_options options = {.fill = fill,
+                                                .names = a->opt.names,
                                                 .sample = sample,
                                                 .owner = owner,
                                                 .ready = ready,

@@ -21,6 +21,8 @@ struct sl_agent_options {
     const char *config_dir;
     const char *default_config;
     const char *metrics_address; /* "": none */
+    const char *metrics_names;   /* "sluice,hami,dcgm" … */
+    unsigned names;              /* … and as enum sl_metrics_names */
     const char *cdi_dir;
     const char *state_dir, *state_dir_host;     /* libsluice for containers, the DRA checkpoint */
     const char *arbiter_dir, *arbiter_dir_host; /* the arbiter's sockets */

@@ -165,7 +165,8 @@ struct tenant {
     uint64_t hello_due_ns;    /* 0, or when to check for silent visitors */
     struct {
         uint64_t waited_ns, launches, oom_count;
-    } past; /* sums of ended members: a counter never goes down */
+        uint64_t turns_ns; /* GPU time it got by turns, before its card went over to slices */
+    } past;                /* sums of ended members and modes: a counter never goes down */
     uint64_t created_ns;
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
     uint32_t doubt;            /* bit per lease GPU: processes that did not return may use more */

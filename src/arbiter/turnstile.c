@@ -182,8 +182,11 @@ void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t)
 
 void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t)
 {
+    struct sl_turns_stats s;
     if (t->turn.id == UINT32_MAX)
         return;
+    if (sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) == 0)
+        t->past.turns_ns += s.held_ns + s.overrun_ns;
     sl_turns_remove(a->turnstile->turns, t->turn.id, a->now_ns);
     a->turnstile->by_id[t->turn.id] = NULL;
     t->turn.id = UINT32_MAX;
@@ -197,6 +200,7 @@ void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct s
     if (t->turn.id == UINT32_MAX ||
         sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) < 0)
         return;
+    m->used_ns += s.held_ns + s.overrun_ns;
     m->share_1s_permille = s.share_1s_permille;
     m->share_60s_permille = s.share_60s_permille;
     m->debt_ns = (int64_t)s.debt_ns;

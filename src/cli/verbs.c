@@ -142,6 +142,14 @@ static const struct sl_cli_option config_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option cluster_options[] = {
+    {"namespace", "NAME", "in this namespace (default: the context's)", ""},
+    {"context", "NAME", "the context of the kubeconfig", ""},
+    {"kubeconfig", "FILE", "the kubeconfig (default: as kubectl's)", "@file"},
+    OPTION_JSON,
+    OPTION_END,
+};
+
 static const struct sl_cli_option arbiter_options[] = {
     OPTION_SIM,
     {"idle-exit", "SECONDS", "end after this many seconds without tenants; 0: never", ""},
@@ -247,6 +255,26 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "advertise. For a wrong file it prints line and column, and the exit code is 1.",
      .options = config_options,
      .run = sl_cmd_config},
+    {.name = "explain",
+     .synopsis = "[pod] NAME",
+     .summary = "say why a pod of a Kubernetes cluster waits or failed",
+     .details =
+         "Three sentences: what, why, and what to do. It reads the pod, its claims, its events "
+         "and\n"
+         "the nodes through kubectl, with your rights. `kubectl sluice explain NAME` is the same.\n"
+         "The exit code is 0 when nothing is wrong, 1 when something is, 3 when it could not be\n"
+         "found out.",
+     .options = cluster_options,
+     .run = sl_cmd_explain},
+    {.name = "cluster",
+     .synopsis = "nodes | pods | top",
+     .summary = "show the GPUs of a Kubernetes cluster, and who has them",
+     .details =
+         "nodes: what each node has, has promised and has left. pods: what each pod asked for and\n"
+         "was promised, and why it waits. top: nodes with their pods, the fullest first. It reads\n"
+         "through kubectl, with your rights. `kubectl sluice nodes` is the same.",
+     .options = cluster_options,
+     .run = sl_cmd_cluster},
     {.name = "arbiter",
      .summary = "serve the tenants of one directory; `sluice run` starts the arbiter",
      .options = arbiter_options,

@@ -25,6 +25,7 @@ import test_strategies  # noqa: F401  registers its tests
 import test_recovery  # noqa: F401
 import test_dra  # noqa: F401
 import test_fractions  # noqa: F401
+import test_explain  # noqa: F401
 import test_dra_acceptance  # noqa: F401
 import test_dra_shares  # noqa: F401
 import test_dra_mps  # noqa: F401

@@ -32,11 +32,13 @@ CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 class Tenant:
     """One `sluice run`, and the work its command reports."""
 
-    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None, program=TENANT):
+    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, compute=None, env=None,
+                 program=TENANT):
         command = [SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
         command += ["--cores", str(cores)] if cores else []
         command += ["--priority", priority] if priority else []
         command += ["--gpu", gpus] if gpus else []
+        command += ["--compute", compute] if compute else []
         command += ["--", program, *mode]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {})})
