@@ -19,7 +19,8 @@ static inline void sl_cond_init(pthread_cond_t *cond)
 }
 
 /* With the lock held; returns with it held. False: the time is over. */
-static inline bool sl_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+static inline bool sl_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock,
+                                      uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / SL_NS_PER_S), (long)(until_ns % SL_NS_PER_S)};
     return pthread_cond_timedwait(cond, lock, &at) == 0;

@@ -107,8 +107,8 @@ struct sl_config_vgpu {
 
 struct sl_config_vm { /* vm: a section of Sluice. Devices for virtual machines */
     bool enabled;
-    char *pci_ids;                   /* the file with the names of PCI devices; "": as distributions place it */
-    struct sl_config_list resources; /* struct sl_config_pattern: other names than those of the devices */
+    char *pci_ids;                   /* names of PCI devices; "": where distributions put them */
+    struct sl_config_list resources; /* struct sl_config_pattern: other names */
     struct sl_config_list vgpu;      /* sharing.vgpu: struct sl_config_vgpu */
 };
 

@@ -206,7 +206,7 @@ static void shared_group(void **state)
     assert_int_equal(offer->plan.warning_count, 1);
     assert_non_null(strstr(offer->plan.warning[0], "0000:1b:00.0 and 0000:1c:00.0"));
     assert_true(sl_vm_offer_takes(offer, "0000:1c:00.0")); /* idle, but not for containers */
-    vm_bind(&world, "0000:1b:00.0", "nvidia"); /* containers have one half: the other half is useless */
+    vm_bind(&world, "0000:1b:00.0", "nvidia"); /* the other half is useless now */
     look(NULL);
     assert_int_equal(offer->device_count, 1);
     assert_false(device("0000:1c:00.0")->healthy);

@@ -111,7 +111,7 @@ static void apply(void)
 static void on_functions(void **state)
 {
     (void)state;
-    assert_int_equal(next(), SL_VGPU_NOTHING); /* no virtual functions: nothing to do, and nothing to say */
+    assert_int_equal(next(), SL_VGPU_NOTHING); /* no virtual functions: nothing to say either */
     assert_string_equal(step.waits, "");
     assert_false(claims(CARD));
     vm_vf(&world, CARD, "0000:4e:00.4", 61, 0, TYPES);
@@ -161,7 +161,7 @@ static void mediated(void **state)
     vm_file(&world, "NVIDIA A40-1Q\n", VM_PCI CARD "/mdev_supported_types/nvidia-558/name");
     vm_file(&world, "2\n", VM_PCI CARD "/mdev_supported_types/nvidia-558/available_instances");
     vm_file(&world, "", VM_PCI CARD "/mdev_supported_types/nvidia-558/create");
-    vm_file(&world, "?\n", VM_PCI CARD "/mdev_supported_types/nvidia-9/name"); /* damaged: no number */
+    vm_file(&world, "?\n", VM_PCI CARD "/mdev_supported_types/nvidia-9/name"); /* damaged */
     assert_int_equal(next(), SL_VGPU_MAKE);
     assert_string_equal(step.id, UUID);
     assert_string_equal(step.file,

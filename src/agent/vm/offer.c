@@ -76,7 +76,7 @@ static void name_function(const struct making *m, const struct sl_vm_function *f
 {
     char id[16], made[SL_RESOURCE_NAME_SIZE];
     (void)snprintf(id, sizeof(id), "10de:%04x", f->device);
-    if (!sl_vm_card_name(f->name, made)) /* not in pci.ids: its number, as KubeVirt's plugin has it */
+    if (!sl_vm_card_name(f->name, made)) /* not in pci.ids: its number */
         (void)snprintf(made, sizeof(made), "%04x", f->device);
     const char *const descriptions[] = {f->address, id, made, NULL};
     set_resource(d, renamed(m, descriptions), made);

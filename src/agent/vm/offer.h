@@ -27,8 +27,8 @@ struct sl_vm_device {
     char card[SL_PCI_ADDRESS_SIZE]; /* the physical card */
     char type[SL_VGPU_NAME_SIZE];   /* of a vGPU; "": a whole function */
     int group, numa_node;
-    bool group_node;                          /* /dev/vfio/GROUP is there */
-    char cdev[SL_VM_GROUP_CDEVS][16];         /* devices of iommufd, of the whole group */
+    bool group_node;                  /* /dev/vfio/GROUP is there */
+    char cdev[SL_VM_GROUP_CDEVS][16]; /* devices of iommufd, of the whole group */
     size_t cdev_count;
     bool healthy;
     char why[200]; /* it is not healthy */
@@ -54,7 +54,8 @@ struct sl_vm_offer *sl_vm_offer_make(const struct sl_config_vm *config,
                                      const struct sl_vgpu_input *vgpu);
 void sl_vm_offer_free(struct sl_vm_offer *offer); /* NULL is fine */
 
-bool sl_vm_offer_takes(const struct sl_vm_offer *offer, const char *pci_address); /* offer may be NULL */
+/* offer may be NULL. */
+bool sl_vm_offer_takes(const struct sl_vm_offer *offer, const char *pci_address);
 const char *sl_vm_kind_name(enum sl_vm_kind kind); /* "passthrough", "vgpu-vf", "vgpu-mdev" */
 
 /* The answer to Allocate: the nodes of VFIO and the variable that virt-launcher reads. */

@@ -14,12 +14,12 @@
 #include "base/fsutil.h"
 #include "base/xalloc.h"
 
-#define NVIDIA         0x10de
-#define VALUE_SIZE     128       /* of a file with one value */
-#define TYPES_SIZE     (1 << 14) /* of a list of vGPU types; sysfs gives at most one page of 4 KiB */
-#define PCI_IDS_MAX    ((size_t)16 << 20)
-#define MAX_FUNCTIONS  4096 /* a tree with more is not a machine */
-#define MAX_TYPES      256
+#define NVIDIA        0x10de
+#define VALUE_SIZE    128       /* of a file with one value */
+#define TYPES_SIZE    (1 << 14) /* of a list of vGPU types: more than a page of sysfs */
+#define PCI_IDS_MAX   ((size_t)16 << 20)
+#define MAX_FUNCTIONS 4096 /* a tree with more is not a machine */
+#define MAX_TYPES     256
 
 struct reader {
     const char *root;

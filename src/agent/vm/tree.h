@@ -29,20 +29,20 @@ struct sl_mdev_type {
 /* A PCI function of NVIDIA: a card, its audio function, or a virtual function of a card. */
 struct sl_vm_function {
     char address[SL_PCI_ADDRESS_SIZE];
-    uint32_t device;    /* the PCI device id: 0x2335 */
-    uint32_t pci_class; /* class and subclass: 0x0302 */
-    char driver[32];    /* "": none */
-    int group;          /* of the IOMMU; SL_NO_GROUP: none */
-    int numa_node;      /* -1: not known */
-    char cdev[16];      /* "vfio3", the device of iommufd; "": none */
-    char name[96];      /* from pci.ids; "": not there */
+    uint32_t device;                  /* the PCI device id: 0x2335 */
+    uint32_t pci_class;               /* class and subclass: 0x0302 */
+    char driver[32];                  /* "": none */
+    int group;                        /* of the IOMMU; SL_NO_GROUP: none */
+    int numa_node;                    /* -1: not known */
+    char cdev[16];                    /* "vfio3", the device of iommufd; "": none */
+    char name[96];                    /* from pci.ids; "": not there */
     char parent[SL_PCI_ADDRESS_SIZE]; /* the card of a virtual function; "": not one */
     unsigned vgpu_type;               /* of a virtual function; 0: none */
     struct sl_vgpu_type *creatable;   /* the types that this function could have now */
     size_t creatable_count;
     struct sl_mdev_type *mdev_type;
     size_t mdev_type_count;
-    bool makes_vgpus; /* a virtual function whose type can be set, or a parent of mediated devices */
+    bool makes_vgpus; /* it has a type that can be set, or types of mediated devices */
 };
 
 /* A mediated device. */
@@ -56,8 +56,8 @@ struct sl_vm_mdev {
 /* An IOMMU group with one of the devices above in it. */
 struct sl_vm_group {
     int number;
-    bool node;                          /* /dev/vfio/NUMBER is there */
-    char blocker[SL_PCI_ADDRESS_SIZE];  /* a member whose driver keeps VFIO out; "": none */
+    bool node;                         /* /dev/vfio/NUMBER is there */
+    char blocker[SL_PCI_ADDRESS_SIZE]; /* a member whose driver keeps VFIO out; "": none */
     char blocker_driver[32];
 };
 
@@ -68,8 +68,8 @@ struct sl_vm_tree {
     size_t mdev_count;
     struct sl_vm_group *group; /* by number */
     size_t group_count;
-    bool iommufd;       /* /dev/iommu is there */
-    size_t unreadable;  /* functions and devices whose files could not be understood: left out */
+    bool iommufd;        /* /dev/iommu is there */
+    size_t unreadable;   /* functions and devices whose files could not be understood: left out */
     char first_bad[160]; /* the path of the first such file */
 };
 
@@ -80,7 +80,7 @@ struct sl_pci_names {
         char name[96]; /* "": the file does not have it */
     } * item;
     size_t count;
-    char file[4096]; /* the pci.ids file; "": the places where distributions put it, below the root */
+    char file[4096]; /* the pci.ids file; "": where distributions put it */
 };
 void sl_pci_names_clear(struct sl_pci_names *names);
 

@@ -23,8 +23,9 @@ struct sl_vm_options {
 struct sl_vm_ops {
     /* The first tree, and each one that differs from its predecessor. Borrowed until the next call returns. */
     void (*changed)(void *data, const struct sl_vm_tree *tree);
-    void (*trouble)(void *data, const struct sl_err *err); /* each text once, until a read goes well */
-    void (*stalled)(void *data, uint64_t for_ns);          /* the last tree stays valid */
+    /* Each text once, until a read goes well. */
+    void (*trouble)(void *data, const struct sl_err *err);
+    void (*stalled)(void *data, uint64_t for_ns); /* the last tree stays valid */
     void (*resumed)(void *data, uint64_t after_ns);
 };
 

@@ -13,7 +13,7 @@ struct sl_worker;
 struct sl_worker_task {
     void (*run)(void *arg);  /* on the thread */
     void (*done)(void *arg); /* on the loop, once `run` has returned; it owns arg */
-    void (*drop)(void *arg); /* instead of `done`, when the worker ends before; on any thread; frees arg */
+    void (*drop)(void *arg); /* when the worker ends before `done`; on any thread; frees arg */
     void *arg;
 };
 
