@@ -120,8 +120,10 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
                                              .refresh = sl_agent_refresh,
                                              .data = a};
     a->health = sl_health_create(a->loop, &health);
+    /* With virtual machines on the node, they may have all the cards, and nobody needs the driver. */
+    bool fail = a->config->fail_on_init_error && !a->config->vm.enabled;
     const struct sl_devices_options options = {.driver_root = driver.root,
-                                               .fail_on_init_error = a->config->fail_on_init_error,
+                                               .fail_on_init_error = fail,
                                                .no_events = !a->config->health_checks};
     static const struct sl_devices_ops ops = {.polled = polled,
                                               .inventory = inventory,
@@ -135,7 +137,7 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
 
 /* --- kubelet and the API server ------------------------------------------------------------------ */
 
-static void notice(void *data, const char *text)
+void sl_agent_notice(void *data, const char *text)
 {
     struct sl_agent *a = data;
     if (a->node)
@@ -156,7 +158,7 @@ static int open_plugins(struct sl_agent *a, struct sl_err *err)
                                                .allocate = sl_agent_allocate,
                                                .prestart = sl_agent_prestart,
                                                .kubelet_started = kubelet_started,
-                                               .notice = notice,
+                                               .notice = sl_agent_notice,
                                                .data = a};
     return sl_plugins_create(a->loop, &options, &a->plugins, err);
 }
@@ -265,7 +267,8 @@ static int open_reload(struct sl_agent *a, struct sl_err *err)
 static int (*const openers[])(struct sl_agent *a, struct sl_err *err) = {
     open_signals,          sl_agent_config_first, open_reload,
     sl_agent_arbiter_open, open_plugins,          sl_agent_node_open,
-    open_devices,          sl_agent_dra_open,     sl_agent_observe_open,
+    open_devices,          sl_agent_dra_open,     sl_agent_vm_open,
+    sl_agent_observe_open,
 };
 
 static void close_all(struct sl_agent *a)
@@ -274,6 +277,7 @@ static void close_all(struct sl_agent *a)
     sl_agent_observe_close(a);
     sl_dra_destroy(a->dra);
     sl_fraction_destroy(a->fraction);
+    sl_agent_vm_close(a);
     sl_plugins_destroy(a->plugins);
     sl_devices_destroy(a->devices);
     sl_health_destroy(a->health);

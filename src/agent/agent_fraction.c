@@ -78,7 +78,7 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
                                       .cores = 100,
                                       .numa = card->info.numa_node,
                                       .healthy =
-                                          !card->lost && sl_health_ok(a->health, card->info.uuid)};
+                                          !card->lost && sl_agent_card_ok(a, card->info.uuid)};
         (void)snprintf(to->uuid, sizeof(to->uuid), "%.63s", card->info.uuid);
         (void)snprintf(to->model, sizeof(to->model), "%.63s", card->info.name);
         unsigned slots = sl_plan_replicas(a->plan, g, SL_NO_MIG);

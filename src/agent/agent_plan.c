@@ -62,7 +62,7 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
 static void publish_health(struct sl_agent *a, const char *uuid)
 {
     struct sl_err err = SL_ERR_INIT;
-    bool ok = sl_health_ok(a->health, uuid) && (!a->mps || sl_mps_ready(a->mps, uuid));
+    bool ok = sl_agent_card_ok(a, uuid) && (!a->mps || sl_mps_ready(a->mps, uuid));
     if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
         sl_error("%s: %s", uuid, err.msg);
 }
@@ -131,7 +131,26 @@ void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const c
                  healthy ? "GPUHealthy" : "GPUUnhealthy", "%s: %s", uuid, reason);
     publish_health(a, uuid);
     if (a->dra)
-        sl_dra_health(a->dra, uuid, healthy, reason);
+        sl_dra_health(a->dra, uuid, healthy && !sl_agent_vm_takes(a, uuid), reason);
+    sl_agent_fraction_publish(a);
+}
+
+void sl_agent_publish_cards(struct sl_agent *a)
+{
+    const struct sl_inventory *inv = a->devices ? sl_devices_inventory(a->devices) : NULL;
+    if (!inv)
+        return;
+    publish_all_health(a, inv);
+    for (size_t g = 0; a->dra && g < inv->gpu_count; g++) {
+        const char *uuid = inv->gpu[g].info.uuid;
+        bool takes = sl_agent_vm_takes(a, uuid);
+        if (takes)
+            sl_dra_health(a->dra, uuid, false, "virtual machines have this card");
+        else if (g < SL_AGENT_MAX_GPUS && a->vm_took[g] && sl_health_ok(a->health, uuid))
+            sl_dra_health(a->dra, uuid, true, "virtual machines have given the card back");
+        if (g < SL_AGENT_MAX_GPUS)
+            a->vm_took[g] = takes;
+    }
     sl_agent_fraction_publish(a);
 }
 
@@ -284,6 +303,8 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
         sl_labeler_update(a->labeler, a->config, inv, plan);
     sl_agent_dra_update(a);
     sl_agent_fraction_update(a);
+    if (a->vm_offer) /* a card may be new to this side, and not for it */
+        sl_agent_publish_cards(a);
 }
 
 void sl_agent_replan(struct sl_agent *a)

@@ -78,6 +78,9 @@ static const struct option_row {
      "directory in which kubelet looks for "
      "DRA drivers",
      TEXT, FIELD(registry_dir), NULL},
+    {"vm-root", "SLUICE_VM_ROOT", "DIR",
+     "where /sys and /dev of the machine are, for devices of\nvirtual machines", TEXT,
+     FIELD(vm_root), "/"},
     {"supervise", "SLUICE_SUPERVISE", NULL,
      "a parent process restarts the agent when a signal ended it,\nso that the container lives on",
      YES_NO, FIELD(supervise), NULL},

@@ -30,6 +30,7 @@ struct sl_agent_options {
     const char *instance;                       /* the agent pod's UID; NULL: none */
     const char *podres_socket;                  /* kubelet's PodResources */
     const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
+    const char *vm_root; /* has sys/ and dev/ of the machine, for devices of virtual machines */
     const char *log_level;
     bool dra;                  /* serve claims, not device plugins */
     bool nfd;                  /* labels also as a file for Node Feature Discovery */

@@ -38,6 +38,11 @@ static struct sl_metrics_resource resources[] = {
 static const struct sl_podres_device device = {"nvidia.com/gpu", "GPU-1::0", "default", "train-0",
                                                "main"};
 static struct sl_metrics_allocation held[] = {{&device, "GPU-1"}};
+static struct sl_metrics_vm vms[] = {
+    {"nvidia.com/GH100_H200_SXM_141GB", "0000:3b:00.0", "passthrough", "0000:3b:00.0", "", true},
+    {"nvidia.com/NVIDIA_L40S-8Q", "0000:4e:00.4", "vgpu-vf", "0000:4e:00.0", "NVIDIA L40S-8Q",
+     false},
+};
 static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
      0.301, 12.25, 1.5, 77, 2, 3},
@@ -62,6 +67,8 @@ static struct sl_metrics everything(void)
         .resource_count = 2,
         .allocation = held,
         .allocation_count = 1,
+        .vm = vms,
+        .vm_count = 2,
         .tenant = tenants,
         .tenant_count = 3,
         .agent = {.version = "0.1.0",

@@ -162,6 +162,15 @@ static void device_allocated(struct writer *w)
     }
 }
 
+static void each_vm(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->vm_count; i++) {
+        const struct sl_metrics_vm *v = &w->m->vm[i];
+        sample(w, field(w, v), "resource", v->resource, "device", v->device, "kind", v->kind,
+               "card", v->card, "type", v->type, NO_LABELS);
+    }
+}
+
 #define TENANT_LABELS(t)                                                                           \
     "tenant", (t)->tenant, "namespace", (t)->pod_namespace, "pod", (t)->pod, "container",          \
         (t)->container, "claim", (t)->claim
@@ -382,7 +391,8 @@ char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 
 void sl_metrics_clear(struct sl_metrics *m)
 {
-    void *const lists[] = {m->gpu, m->mig, m->compute, m->resource, m->allocation, m->tenant};
+    void *const lists[] = {m->gpu, m->mig, m->compute, m->resource,
+                           m->allocation, m->vm, m->tenant};
     for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
         free(lists[i]);
     *m = (struct sl_metrics){0};

@@ -66,6 +66,11 @@ struct sl_metrics_allocation { /* a device that a container holds, from kubelet 
     const char *gpu;
 };
 
+struct sl_metrics_vm { /* a device for virtual machines */
+    const char *resource, *device, *kind, *card, *type;
+    bool healthy;
+};
+
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     const char *tenant, *pod_namespace, *pod, *container, *claim, *gpu;
     double memory_limit_bytes;                     /* NAN: no limit but the card */
@@ -124,6 +129,8 @@ struct sl_metrics {
     size_t resource_count;
     struct sl_metrics_allocation *allocation;
     size_t allocation_count;
+    struct sl_metrics_vm *vm;
+    size_t vm_count;
     struct sl_metrics_tenant *tenant; /* the rows of one tenant are side by side */
     size_t tenant_count;
     struct sl_metrics_agent agent;
