@@ -240,8 +240,8 @@ static void odd_objects(void **state)
         "'x'",
         "null",
         "{'status':[],'spec':3,'metadata':{'name':7}}",
-        "{'status':{'phase':'Pending','conditions':{},'containerStatuses':[[],3]},"
-        "'spec':{'containers':{},'resourceClaims':[3,{'resourceClaimName':{}}]}}"};
+        ("{'status':{'phase':'Pending','conditions':{},'containerStatuses':[[],3]},"
+         "'spec':{'containers':{},'resourceClaims':[3,{'resourceClaimName':{}}]}}")};
     for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
         char text[512];
         (void)snprintf(text, sizeof(text), "[%s]", odd[i]);
