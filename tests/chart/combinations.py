@@ -11,6 +11,7 @@ COMBINATIONS = {
     "mig-single": ({"strategy": "mig-single"}, ["overlays/mig-single"], []),
     "mig-mixed": ({"strategy": "mig-mixed"}, ["overlays/mig-mixed"], []),
     "fractional": ({"strategy": "fractional"}, ["overlays/fractional", "controller/extender"], []),
+    "vm": ({"strategy": "vm"}, ["overlays/vm"], []),
     "dra": ({"strategy": "dra"}, ["overlays/dra", "controller/dra"], []),
     "dra without a controller": ({"strategy": "dra", "controller": {"mode": "none"}}, ["overlays/dra"], []),
     "a controller alone": ({"controller": {"mode": "extender"}}, ["overlays/default", "controller/extender"], []),
@@ -28,6 +29,9 @@ COMBINATIONS = {
     "dra without MIG": ({"strategy": "dra", "controller": {"mode": "none"},
                          "agent": {"components": {"migManagement": False}}}, None, ["dra"]),
     "mig-management": ({"agent": {"components": {"migManagement": True}}}, ["overlays/default"], ["mig-management"]),
+    "vm beside fractions, by label": (
+        {"strategy": "fractional", "agent": {"configByLabel": True, "components": {"vm": True}}},
+        ["overlays/fractional", "controller/extender"], ["config-by-label", "vm"]),
     "everything": (
         {"strategy": "fractional",
          "agent": {"access": "runtime-class", "gpuNodesOnly": True, "ownNodeOnly": True, "nodeFeature": True,

@@ -31,6 +31,9 @@ sharing:
     enabled: true
     memory: {min: 256Mi, step: 1Mi}
     cores: {min: 1, step: 1}
+{{- else if eq .Values.strategy "vm" }}
+vm:
+  enabled: true
 {{- end }}
 {{- end }}
 {{- end }}

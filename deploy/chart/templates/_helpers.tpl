@@ -23,6 +23,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "sluice.fractional" }}{{ include "sluice.component" (list . "fractional" "fractional") }}{{ end }}
 {{- define "sluice.dra" }}{{ include "sluice.component" (list . "dra" "dra") }}{{ end }}
 {{- define "sluice.migManagement" }}{{ include "sluice.component" (list . "migManagement" "dra") }}{{ end }}
+{{- define "sluice.vm" }}{{ include "sluice.component" (list . "vm" "vm") }}{{ end }}
 
 {{- /* none, dra or extender */ -}}
 {{- define "sluice.controller" -}}
