@@ -265,10 +265,9 @@ static int open_reload(struct sl_agent *a, struct sl_err *err)
 
 /* In this order. Signals first: threads that start later inherit the blocked signals. */
 static int (*const openers[])(struct sl_agent *a, struct sl_err *err) = {
-    open_signals,          sl_agent_config_first, open_reload,
-    sl_agent_arbiter_open, open_plugins,          sl_agent_node_open,
-    open_devices,          sl_agent_dra_open,     sl_agent_vm_open,
-    sl_agent_observe_open,
+    open_signals,     sl_agent_config_first, open_reload,  sl_agent_arbiter_open,
+    open_plugins,     sl_agent_node_open,    open_devices, sl_agent_dra_open,
+    sl_agent_vm_open, sl_agent_observe_open,
 };
 
 static void close_all(struct sl_agent *a)

@@ -20,8 +20,8 @@ SL_ERROR(AGENT_NO_DRIVER, "%.360s; to wait for a driver, set failOnInitError: fa
     "there is no driver, and the configuration says that this is an error",
     "install the driver; or set `failOnInitError: false` where nodes without GPUs run the agent");
 SL_ERROR(ARBITER_AWAY_LOG,
-    "%.300s; containers with a share cannot start meanwhile. In a pod, %s must be a folder of the node: install the agent "
-    "with deploy/components/fractional or dra",
+    "%.300s; containers with a share cannot start meanwhile. In a pod, %s must be a folder of the node: install the "
+    "agent with deploy/components/fractional or dra",
     "the arbiter has been away for ten seconds: the message says why",
     "do what the message says; the event `ArbiterUp` tells that it is back");
 SL_ERROR(CONFIG_LABEL, "label %s of the Node is \"%.60s\", and no file in %s has that name",

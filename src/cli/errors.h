@@ -35,8 +35,7 @@ SL_ERROR(TENANT_NO_ARBITER,
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
 SL_ERROR(STATUS_TWO_NAMES, "status: only one tenant can be named: write `sluice status NAME`",
     "`sluice status` shows all tenants, or one tenant in detail", "name one tenant, or none");
-SL_ERROR(TENANT_UNKNOWN_NEAR,
-    "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
+SL_ERROR(TENANT_UNKNOWN_NEAR, "no tenant is named \"%.200s\": did you mean \"%s\"? `sluice status` lists the tenants",
     "no tenant with this name runs, or it has ended", "use a name that `sluice status` shows");
 SL_ERROR_ALSO(TENANT_UNKNOWN_HERE, "no tenant is named \"%.200s\": `sluice status` lists the tenants");
 SL_ERROR(PROCESSES_UNTOLD,
@@ -149,7 +148,8 @@ SL_ERROR_ALSO(EXPLAIN_EXTRA_WORD, "explain: \"%.100s\" is an extra word: name on
 SL_ERROR_ALSO(CLUSTER_ACTION, "cluster: write `sluice cluster nodes`, `pods` or `top`, not \"%.60s\"");
 SL_ERROR_ALSO(CLUSTER_EXTRA_WORD, "cluster: \"%.100s\" is an extra word");
 SL_ERROR(CLUSTER_NAME_BAD, "\"%.100s\" is not a name of Kubernetes: use small letters, digits, '-' and '.'",
-    "a typing error; names go into the path of a request, so others are refused", "`kubectl get pods -A` lists the names");
+    "a typing error; names go into the path of a request, so others are refused",
+    "`kubectl get pods -A` lists the names");
 SL_ERROR(NO_KUBECTL, "kubectl is not installed: install it, or put it into the PATH",
     "`sluice explain` reads the cluster through the user's own kubectl", "install kubectl");
 SL_ERROR(KUBECTL_NOT_FOUND, "there is no %.200s in the cluster",
@@ -169,8 +169,8 @@ SL_ERROR(CLUSTER_NOT_BUILT,
 SL_ERROR_PART("leases");
 
 SL_ERROR(LEASE_NAME_BAD,
-    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at "
-    "both ends",
+    "lease name \"%.60s\" is not valid: use up to 40 letters, digits, '.', '_' and '-', with a letter or digit at both "
+    "ends",
     "the name is part of the name of a CDI device and of a file", "another name, for example `train-1`");
 SL_ERROR(LEASE_TAKEN,
     "there is a lease \"%s\" already: choose another name, change it with `sluice set %s`, or delete it with `sluice "
@@ -200,8 +200,7 @@ SL_ERROR(LEASE_CDI_DIR,
     "cannot write to the folder for CDI specs %s (%s): become root, or name another folder with --cdi-dir",
     "the folder belongs to another user, or its disk is full or read-only",
     "root, or `--cdi-dir FOLDER`, and name the folder to the container tool");
-SL_ERROR(LEASE_HALF,
-    "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
+SL_ERROR(LEASE_HALF, "lease: \"%s\" has no CDI spec in %s, so no container can use it: it is removed",
     "`sluice lease` was killed while it made or deleted the lease, or somebody removed the spec (a remark)",
     "make the lease again, if it is needed");
 SL_ERROR(LEASE_LOST,

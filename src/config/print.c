@@ -214,8 +214,8 @@ static bool is_there(const struct sl_schema_row *row, const void *base)
         return *(const unsigned *)field != 0;
     if (row->type == SL_TYPE_CARDS)
         return ((const struct sl_config_texts *)field)->count > 0;
-    bool text = row->type == SL_TYPE_NAME || row->type == SL_TYPE_VM_NAME ||
-                row->type == SL_TYPE_STRING;
+    bool text =
+        row->type == SL_TYPE_NAME || row->type == SL_TYPE_VM_NAME || row->type == SL_TYPE_STRING;
     return !text || *(char *const *)field;
 }
 

@@ -320,8 +320,7 @@ static int add_device(const struct set *w)
 /* "GPU-…", or a PCI address as sysfs writes it. */
 static bool is_card(const char *text)
 {
-    static const char pattern[] =
-        "^(GPU-" UUID "|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7])$";
+    static const char pattern[] = "^(GPU-" UUID "|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7])$";
     regex_t r;
     if (regcomp(&r, pattern, REG_EXTENDED | REG_NOSUB) != 0)
         sl_out_of_memory();

@@ -206,7 +206,7 @@ static void shared_group(void **state)
     assert_int_equal(offer->plan.warning_count, 1);
     assert_non_null(strstr(offer->plan.warning[0], "0000:1b:00.0 and 0000:1c:00.0"));
     assert_true(sl_vm_offer_takes(offer, "0000:1c:00.0")); /* idle, but not for containers */
-    vm_bind(&world, "0000:1b:00.0", "nvidia"); /* the other half is useless now */
+    vm_bind(&world, "0000:1b:00.0", "nvidia");             /* the other half is useless now */
     look(NULL);
     assert_int_equal(offer->device_count, 1);
     assert_false(device("0000:1c:00.0")->healthy);
@@ -305,9 +305,8 @@ static void damaged(void **state)
     static const struct {
         const char *file, *text;
     } bad[] = {
-        {"vendor", "10de"},        {"vendor", ""},      {"device", "0x2335 35"},
-        {"device", "0x123456789"}, {"class", "0x03zz"}, {"class", ""},
-        {"class", "0x030200000"},
+        {"vendor", "10de"},  {"vendor", ""}, {"device", "0x2335 35"},  {"device", "0x123456789"},
+        {"class", "0x03zz"}, {"class", ""},  {"class", "0x030200000"},
     };
     vm_h200(&world, "0000:1b:00.0", 30, "vfio-pci");
     vm_h200(&world, "0000:3b:00.0", 41, "vfio-pci");
@@ -377,9 +376,9 @@ static void equality(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nothing), TEST(passthrough),  TEST(unknown_device), TEST(other_names), TEST(iommufd),
-        TEST(audio),   TEST(shared_group), TEST(bad_groups),     TEST(sriov),       TEST(mediated),
-        TEST(damaged), TEST(equality),
+        TEST(nothing), TEST(passthrough), TEST(unknown_device), TEST(other_names),
+        TEST(iommufd), TEST(audio),       TEST(shared_group),   TEST(bad_groups),
+        TEST(sriov),   TEST(mediated),    TEST(damaged),        TEST(equality),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,13 @@ static void addresses(void **state)
 {
     (void)state;
     static const char *const good[] = {"0000:3b:00.0", "10000:ff:1f.7", "deadbeef:00:00.1"};
-    static const char *const bad[] = {"",           "0000:3b:00",    "0000:3b:00.8", "0000:3B:00.0",
-                                      "000:3b:00.0", "0000:3b:00.0 ", "123456789:00:00.0",
+    static const char *const bad[] = {"",
+                                      "0000:3b:00",
+                                      "0000:3b:00.8",
+                                      "0000:3B:00.0",
+                                      "000:3b:00.0",
+                                      "0000:3b:00.0 ",
+                                      "123456789:00:00.0",
                                       "../0000:3b:00.0"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         assert_true(sl_pci_address_valid(good[i]));

@@ -391,8 +391,8 @@ char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 
 void sl_metrics_clear(struct sl_metrics *m)
 {
-    void *const lists[] = {m->gpu, m->mig, m->compute, m->resource,
-                           m->allocation, m->vm, m->tenant};
+    void *const lists[] = {m->gpu,        m->mig, m->compute, m->resource,
+                           m->allocation, m->vm,  m->tenant};
     for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
         free(lists[i]);
     *m = (struct sl_metrics){0};

@@ -13,7 +13,8 @@ SL_ERROR(VM_NO_SYSFS, "cannot read %s: devices for virtual machines are not know
 SL_ERROR(VM_UNREADABLE, "%zu files of sysfs cannot be understood, first %s: what they describe is not offered",
     "a driver writes another form than Sluice knows, or a device is broken",
     "read the file; report its text as a bug of Sluice if it looks right");
-SL_ERROR(VM_NO_GROUP, "%s has no IOMMU group: turn the IOMMU on in the firmware and the kernel (intel_iommu=on, amd_iommu=on)",
+SL_ERROR(VM_NO_GROUP,
+    "%s has no IOMMU group: turn the IOMMU on in the firmware and the kernel (intel_iommu=on, amd_iommu=on)",
     "the IOMMU is off", "turn it on and restart the machine");
 SL_ERROR(VM_NO_NODE, "%s: there is no /dev/vfio/%d: load vfio-pci, and mount /dev into the agent's container",
     "the VFIO modules are not loaded, or the agent does not see /dev", "`modprobe vfio-pci`; mount /dev");

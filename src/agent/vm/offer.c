@@ -39,8 +39,7 @@ static void take(struct sl_vm_offer *offer, const char *address)
 {
     if (sl_vm_offer_takes(offer, address))
         return;
-    offer->taken =
-        sl_xreallocarray(offer->taken, offer->taken_count + 1, sizeof(*offer->taken));
+    offer->taken = sl_xreallocarray(offer->taken, offer->taken_count + 1, sizeof(*offer->taken));
     (void)snprintf(offer->taken[offer->taken_count++], SL_PCI_ADDRESS_SIZE, "%s", address);
 }
 
@@ -82,8 +81,8 @@ static void name_function(const struct making *m, const struct sl_vm_function *f
     set_resource(d, renamed(m, descriptions), made);
 }
 
-static bool name_vgpu(const struct making *m, unsigned number, const char *type,
-                      const char *card, struct sl_vm_device *d)
+static bool name_vgpu(const struct making *m, unsigned number, const char *type, const char *card,
+                      struct sl_vm_device *d)
 {
     char id[32] = "", made[SL_RESOURCE_NAME_SIZE] = "";
     if (number)
@@ -157,8 +156,8 @@ static void add_passthrough(const struct making *m, const struct sl_vm_function 
         take(m->offer, f->address);
     if (first != f) {
         if (sl_vm_is_card(f))
-            warn(m->offer, sl_xasprintf(SL_E_VM_GROUP_SHARED, first->address, f->address,
-                                        first->address));
+            warn(m->offer,
+                 sl_xasprintf(SL_E_VM_GROUP_SHARED, first->address, f->address, first->address));
         return;
     }
     struct sl_vm_device d = {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define NAME_MAX_LENGTH 63 /* of a resource, after the domain */
-#define VENDOR   "10de"
+#define VENDOR          "10de"
 
 static bool is_lower_hex(char c)
 {

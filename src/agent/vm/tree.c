@@ -331,8 +331,7 @@ static void read_mdev(struct reader *r, int devices, const char *uuid)
     struct sl_vm_mdev m = {.group = SL_NO_GROUP};
     char text[VALUE_SIZE];
     SL_CLEANUP(close) int dir = openat(devices, uuid, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0 || !read_parent(devices, uuid, m.parent) ||
-        !sl_vm_tree_function(r->tree, m.parent))
+    if (dir < 0 || !read_parent(devices, uuid, m.parent) || !sl_vm_tree_function(r->tree, m.parent))
         return; /* gone meanwhile, or not NVIDIA's */
     if (read_text(dir, "mdev_type/name", text, sizeof(text)) < 0 || !sl_vgpu_name(text, m.type)) {
         bad(r, uuid, "mdev_type/name");

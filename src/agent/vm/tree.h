@@ -78,7 +78,7 @@ struct sl_pci_names {
     struct sl_pci_name {
         uint32_t device;
         char name[96]; /* "": the file does not have it */
-    } * item;
+    } *item;
     size_t count;
     char file[4096]; /* the pci.ids file; "": where distributions put it */
 };
