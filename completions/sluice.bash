@@ -69,7 +69,7 @@ _sluice() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" words "$verb" 2>/dev/null)" -- "$cur")
     elif [[ $verb == help ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$program" words 2>/dev/null)" -- "$cur")
-    elif [[ $verb == @(set|status|pause|resume) ]]; then
+    elif [[ $verb == @(set|status|pause|resume|forget) ]]; then
         words=$("$program" words --tenants "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     elif [[ $verb == history ]]; then

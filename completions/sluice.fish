@@ -89,7 +89,7 @@ function __sluice_complete
     switch $verb
         case help
             $program words 2>/dev/null
-        case set status pause resume
+        case set status pause resume forget
             $program words --tenants $world 2>/dev/null
         case history
             $program words --ended $world 2>/dev/null

@@ -69,8 +69,9 @@ struct sl_msg {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t size;   /* of the whole message */
-    uint32_t option; /* in TENANT: SL_OWNER_TOLD of the user who made the tenant; in STATUS: what is asked for; else 0 */
+    uint32_t size; /* of the whole message */
+    uint32_t
+        option; /* in TENANT: SL_OWNER_TOLD of the user who made the tenant; in STATUS: what is asked for; else 0 */
 };
 
 /* A uid in a field that is 0 where nothing is told (by an arbiter of an earlier version). */
@@ -247,7 +248,7 @@ struct sl_msg_tenant {
     uint32_t share_60s_permille;
     uint32_t gate; /* enum sl_gate */
     uint32_t creator_pid;
-    uint64_t window_ns;
+    uint64_t used_ns; /* GPU time that it got in all, on each of its GPUs */
     int64_t debt_ns;
     uint64_t waited_ns;
     uint64_t launches;

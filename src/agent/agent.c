@@ -13,10 +13,13 @@
 #include "agent/agent_internal.h"
 #include "agent/errors.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "base/xalloc.h"
+
+#define ARBITER_LATE_NS (10 * SL_NS_PER_S)
 
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...)
@@ -117,8 +120,10 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
                                              .refresh = sl_agent_refresh,
                                              .data = a};
     a->health = sl_health_create(a->loop, &health);
+    /* With virtual machines on the node, they may have all the cards, and nobody needs the driver. */
+    bool fail = a->config->fail_on_init_error && !a->config->vm.enabled;
     const struct sl_devices_options options = {.driver_root = driver.root,
-                                               .fail_on_init_error = a->config->fail_on_init_error,
+                                               .fail_on_init_error = fail,
                                                .no_events = !a->config->health_checks};
     static const struct sl_devices_ops ops = {.polled = polled,
                                               .inventory = inventory,
@@ -132,7 +137,7 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
 
 /* --- kubelet and the API server ------------------------------------------------------------------ */
 
-static void notice(void *data, const char *text)
+void sl_agent_notice(void *data, const char *text)
 {
     struct sl_agent *a = data;
     if (a->node)
@@ -153,15 +158,40 @@ static int open_plugins(struct sl_agent *a, struct sl_err *err)
                                                .allocate = sl_agent_allocate,
                                                .prestart = sl_agent_prestart,
                                                .kubelet_started = kubelet_started,
-                                               .notice = notice,
+                                               .notice = sl_agent_notice,
                                                .data = a};
     return sl_plugins_create(a->loop, &options, &a->plugins, err);
 }
 
+static void arbiter_late(struct sl_timer *timer)
+{
+    struct sl_agent *a = sl_container_of(timer, struct sl_agent, arbiter_late);
+    a->arbiter_said = true;
+    sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", SL_E_ARBITER_AWAY_LOG, a->arbiter_words,
+                 a->opt.arbiter_dir);
+}
+
+void sl_agent_arbiter_away(struct sl_agent *a, const char *words)
+{
+    bool running = !a->arbiter_words[0];
+    (void)snprintf(a->arbiter_words, sizeof(a->arbiter_words), "%s", words);
+    /* While manifests change, the old agent may read a configuration that only the next one's pod can serve. */
+    if (running)
+        sl_timer_set(a->loop, &a->arbiter_late, sl_loop_now(a->loop) + ARBITER_LATE_NS);
+}
+
 static void arbiter_state(void *data, bool up, const char *words)
 {
-    if (!up)
-        sl_agent_say(data, SL_EVENT_WARNING, "ArbiterDown", "%s", words);
+    struct sl_agent *a = data;
+    if (!up) {
+        sl_agent_arbiter_away(a, words);
+        return;
+    }
+    sl_timer_stop(a->loop, &a->arbiter_late);
+    if (a->arbiter_said)
+        sl_agent_say(a, SL_EVENT_NORMAL, "ArbiterUp", "%s", words);
+    a->arbiter_said = false;
+    a->arbiter_words[0] = '\0';
 }
 
 /* Only where containers are limited to a share: other containers need no turns. */
@@ -235,9 +265,9 @@ static int open_reload(struct sl_agent *a, struct sl_err *err)
 
 /* In this order. Signals first: threads that start later inherit the blocked signals. */
 static int (*const openers[])(struct sl_agent *a, struct sl_err *err) = {
-    open_signals,          sl_agent_config_first, open_reload,
-    sl_agent_arbiter_open, open_plugins,          sl_agent_node_open,
-    open_devices,          sl_agent_dra_open,     sl_agent_observe_open,
+    open_signals,     sl_agent_config_first, open_reload,  sl_agent_arbiter_open,
+    open_plugins,     sl_agent_node_open,    open_devices, sl_agent_dra_open,
+    sl_agent_vm_open, sl_agent_observe_open,
 };
 
 static void close_all(struct sl_agent *a)
@@ -246,6 +276,7 @@ static void close_all(struct sl_agent *a)
     sl_agent_observe_close(a);
     sl_dra_destroy(a->dra);
     sl_fraction_destroy(a->fraction);
+    sl_agent_vm_close(a);
     sl_plugins_destroy(a->plugins);
     sl_devices_destroy(a->devices);
     sl_health_destroy(a->health);
@@ -256,6 +287,7 @@ static void close_all(struct sl_agent *a)
     sl_node_destroy(a->node);
     sl_kube_destroy(a->kube);
     sl_arbiter_child_destroy(a->arbiter);
+    sl_timer_stop(a->loop, &a->arbiter_late);
     sl_reload_destroy(a->reload);
     sl_timer_stop(a->loop, &a->label_wait);
     sl_timer_stop(a->loop, &a->files_retry);
@@ -276,6 +308,7 @@ int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list, 
     a->environ_list = environ_list;
     a->signals.fd = -1;
     a->files_retry.fire = sl_agent_retry_files;
+    a->arbiter_late.fire = arbiter_late;
     a->start_time_s = (double)time(NULL);
     a->reload_time_s = NAN;
     name_node(a);

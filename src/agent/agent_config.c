@@ -141,6 +141,7 @@ static void waited(struct sl_timer *timer)
             SL_NODE_CONFIG_LABEL);
     a->label_known = true;
     sl_agent_replan(a);
+    sl_agent_vm_offer(a);
 }
 
 int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
@@ -217,11 +218,12 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
                      a->config_file[0] ? a->config_file : "the command line");
         say_what_waits(old, config);
         if (sl_agent_arbiter_open(a, &err) < 0)
-            sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", "%s", err.msg);
+            sl_agent_arbiter_away(a, err.msg);
         sl_health_reload(a->health, config->recover_ns, config->recover_reset_ns);
         sl_devices_refresh(a->devices); /* MIG is often changed together with its strategy */
         sl_plugins_set_policy(a->plugins, config->share_policy);
         sl_agent_replan(a);
+        sl_agent_vm_reload(a);
         sl_agent_labels(a); /* useNodeFeatureAPI */
     }
     a->reload_error[0] = '\0';
@@ -284,6 +286,8 @@ void sl_agent_config_label(void *data, const char *value)
         remember_label(a);
     if (!same)
         sl_agent_config_changed(a);
-    if (first)
-        sl_agent_replan(a); /* the plan waited for the label */
+    if (first) { /* both waited for the label */
+        sl_agent_replan(a);
+        sl_agent_vm_offer(a);
+    }
 }

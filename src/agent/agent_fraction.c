@@ -33,6 +33,7 @@ static int open_fraction(struct sl_agent *a, struct sl_err *err)
                                                 .arbiter_dir_host = a->opt.arbiter_dir_host,
                                                 .sluice_dir_host = a->opt.state_dir_host,
                                                 .podres_socket = a->opt.podres_socket,
+                                                .claims_too = !a->opt.dra,
                                                 .machine = machine,
                                                 .config = config,
                                                 .data = a};
@@ -73,11 +74,11 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
         if (!sl_agent_shared_by(a->plan, g, SL_SHARING_FRACTIONAL))
             continue;
         struct sl_promise_gpu *to = &ret->gpu[ret->count++];
-        *to = (struct sl_promise_gpu){.memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
-                                      .cores = 100,
-                                      .numa = card->info.numa_node,
-                                      .healthy =
-                                          !card->lost && sl_health_ok(a->health, card->info.uuid)};
+        *to =
+            (struct sl_promise_gpu){.memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
+                                    .cores = 100,
+                                    .numa = card->info.numa_node,
+                                    .healthy = !card->lost && sl_agent_card_ok(a, card->info.uuid)};
         (void)snprintf(to->uuid, sizeof(to->uuid), "%.63s", card->info.uuid);
         (void)snprintf(to->model, sizeof(to->model), "%.63s", card->info.name);
         unsigned slots = sl_plan_replicas(a->plan, g, SL_NO_MIG);

@@ -17,6 +17,9 @@
 #include "agent/node/node.h"
 #include "agent/node/node_feature.h"
 #include "agent/options.h"
+#include "agent/vm/made.h"
+#include "agent/vm/offer.h"
+#include "agent/vm/vm.h"
 #include "base/loop.h"
 #include "config/plan.h"
 #include "http/server.h"
@@ -66,11 +69,29 @@ struct sl_agent {
     struct sl_http_server *http;
     struct sl_reload *reload;
     struct sl_arbiter_child *arbiter;
+    struct sl_timer
+        arbiter_late;        /* an arbiter that is away for longer than a change of agents takes */
+    char arbiter_words[512]; /* why it is away; "": it runs */
+    bool arbiter_said;       /* the Node has an event that it is away */
     struct sl_dra *dra;
     struct sl_fraction *fraction; /* NULL until fractions are configured without DRA */
     bool published_gpus;          /* this agent has written the Node's annotations */
     char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards that claims share by MPS */
     size_t dra_mps_count;
+
+    struct sl_vm *vm; /* NULL: no devices for virtual machines */
+    struct sl_plugins *vm_plugins;
+    struct sl_vm_offer *vm_offer, *vm_next; /* vm_next replaces vm_offer in this step */
+    bool vm_took[SL_AGENT_MAX_GPUS];        /* by place in the inventory */
+    uint64_t vm_driver_cards;               /* a sum of the driver's cards; 0: not known */
+    uint64_t vm_allocated_ns;               /* when a device was given away last; 0: never */
+    struct sl_vgpu_made vgpu_made;
+    struct sl_podres *vgpu_podres; /* NULL until a vGPU is to be made or removed */
+    struct sl_timer vgpu_again;
+    bool vgpu_unseen;                  /* sysfs has not been read since the last step */
+    bool vgpu_asking, vgpu_stepping;   /* kubelet is asked, a step is under way */
+    char vgpu_uuid[SL_MDEV_UUID_SIZE]; /* of the next mediated device */
+    char vgpu_said[600];               /* what is waited for */
 
     struct sl_metrics_xid xid[SL_AGENT_MAX_XIDS];
     size_t xid_count;
@@ -125,6 +146,8 @@ bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing 
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
                       size_t n, struct sl_edits *edits, struct sl_err *err);
 void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
+/* Cards may have gone to virtual machines, or have come back. */
+void sl_agent_publish_cards(struct sl_agent *a);
 
 /* Starts and ends MPS daemons as the plan and the claims need them now. */
 int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
@@ -147,6 +170,8 @@ void sl_agent_dra_update(struct sl_agent *a);
 /* The card's place in dra_mps; dra_mps_count: no claim shares the card by MPS. */
 size_t sl_agent_dra_mps(const struct sl_agent *a, const char *uuid);
 
+/* Notes that the arbiter is away; an event follows if it stays away. */
+void sl_agent_arbiter_away(struct sl_agent *a, const char *words);
 /* Starts the arbiter, where it is needed and does not run yet. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
@@ -159,11 +184,35 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 void sl_agent_fraction_update(struct sl_agent *a);
 void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have changed */
 
+/* agent_vm.c: devices for virtual machines, where the configuration asks for them. */
+int sl_agent_vm_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_vm_reload(struct sl_agent *a); /* the configuration has changed */
+void sl_agent_vm_offer(struct sl_agent *a);  /* the configuration is known now */
+void sl_agent_vm_close(struct sl_agent *a);
+bool sl_agent_vm_ready(const struct sl_agent *a);
+/* Does a virtual machine have the card of this UUID, or may it get the card? */
+bool sl_agent_vm_takes(const struct sl_agent *a, const char *uuid);
+/* May containers have the card, or the MIG device? */
+bool sl_agent_card_ok(const struct sl_agent *a, const char *uuid);
+
+/* agent_vgpu.c: vGPUs made and removed as the configuration says. */
+void sl_agent_vgpu_open(struct sl_agent *a);
+void sl_agent_vgpu_close(struct sl_agent *a);
+void sl_agent_vgpu_look(struct sl_agent *a); /* the tree or the configuration may have changed */
+/* Frees nothing of its own: the caller frees ret->card. There must be a tree. */
+void sl_agent_vgpu_input(const struct sl_agent *a, struct sl_vgpu_input *ret);
+
+/* agent_observe.c: the UUID of the card of a device that a container has; NULL: not one of ours. */
+const char *sl_agent_gpu_of(const struct sl_inventory *inv, const char *id);
+
 /* agent.c: serves until SIGTERM or SIGINT. A bad configuration is an error at the start; later it is refused and the
  * old one stays. */
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
                  struct sl_err *err) SL_MUST_CHECK;
-void sl_agent_refresh(void *data); /* reads the cards now */
+/* agent_cleanup.c: instead of an agent. */
+int sl_agent_cleanup(const struct sl_agent_options *opt, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_refresh(void *data);                  /* reads the cards now */
+void sl_agent_notice(void *data, const char *text); /* of a device plugin, for an event */
 /* Logs the text and, where there is an API server, makes an event of the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...) SL_PRINTF(4, 5);

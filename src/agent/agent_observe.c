@@ -76,7 +76,7 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             .name = card->info.name,
             .pci_bus_id = card->info.pci_bus_id,
             .index = (unsigned)g,
-            .healthy = sl_health_ok(a->health, card->info.uuid),
+            .healthy = sl_agent_card_ok(a, card->info.uuid),
             .now = SL_GPU_NUMBERS_UNKNOWN,
         };
         m->gpu[g].now.memory_total_bytes = (double)card->info.memory_total_bytes;
@@ -95,11 +95,15 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
 static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
 {
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
-    m->resource_count = sl_plugins_count(a->plugins);
+    size_t containers = sl_plugins_count(a->plugins);
+    m->resource_count = containers + (a->vm_plugins ? sl_plugins_count(a->vm_plugins) : 0);
     m->resource = sl_xcalloc(m->resource_count, sizeof(*m->resource));
     for (size_t i = 0; i < m->resource_count; i++) {
         struct sl_metrics_resource *r = &m->resource[i];
-        sl_plugins_resource(a->plugins, i, &r->of);
+        if (i < containers)
+            sl_plugins_resource(a->plugins, i, &r->of);
+        else
+            sl_plugins_resource(a->vm_plugins, i - containers, &r->of);
         r->in_use = map ? (double)sl_podres_in_use(map, r->of.name) : NAN;
     }
 }
@@ -112,7 +116,7 @@ static bool is_of(const char *uuid, const char *id)
 
 /* The card of a device or of a MIG device; NULL: not one of ours. Found by the id alone: a pod may hold a device of an
  * earlier plan, and still use the card. */
-static const char *gpu_of(const struct sl_inventory *inv, const char *id)
+const char *sl_agent_gpu_of(const struct sl_inventory *inv, const char *id)
 {
     for (size_t g = 0; inv && g < inv->gpu_count; g++) {
         const struct sl_inv_gpu *card = &inv->gpu[g];
@@ -125,6 +129,16 @@ static const char *gpu_of(const struct sl_inventory *inv, const char *id)
     return NULL;
 }
 
+/* A device of a virtual machine has the address of its card. */
+static const char *vm_card(const struct sl_vm_offer *offer, const struct sl_podres_device *d)
+{
+    for (size_t i = 0; offer && i < offer->device_count; i++)
+        if (strcmp(offer->device[i].id, d->id) == 0 &&
+            strcmp(offer->device[i].resource, d->resource) == 0)
+            return offer->device[i].card;
+    return NULL;
+}
+
 /* Which container holds which device: dashboards join it with the figures of the card. */
 static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
                              struct sl_metrics *m)
@@ -133,9 +147,27 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
     m->allocation = sl_xcalloc(map ? map->device_count : 0, sizeof(*m->allocation));
     for (size_t i = 0; map && i < map->device_count; i++) {
         const struct sl_podres_device *d = &map->device[i];
-        const char *gpu = gpu_of(inv, d->id);
+        const char *gpu = sl_agent_gpu_of(inv, d->id);
+        if (!gpu)
+            gpu = vm_card(a->vm_offer, d);
         if (gpu)
             m->allocation[m->allocation_count++] = (struct sl_metrics_allocation){d, gpu};
+    }
+}
+
+static void fill_vm(const struct sl_agent *a, struct sl_metrics *m)
+{
+    const struct sl_vm_offer *offer = a->vm_offer;
+    m->vm_count = offer ? offer->device_count : 0;
+    m->vm = sl_xcalloc(m->vm_count, sizeof(*m->vm));
+    for (size_t i = 0; i < m->vm_count; i++) {
+        const struct sl_vm_device *d = &offer->device[i];
+        m->vm[i] = (struct sl_metrics_vm){.resource = d->resource,
+                                          .device = d->id,
+                                          .kind = sl_vm_kind_name(d->kind),
+                                          .card = d->card,
+                                          .type = d->type,
+                                          .healthy = d->healthy};
     }
 }
 
@@ -151,10 +183,21 @@ static void fill_dra(const struct sl_agent *a, struct sl_metrics_dra *m)
                                  .slices_current = stats.slices_current};
 }
 
+static void add_allocations(const struct sl_plugins *plugins, struct sl_plugins_stats *sum)
+{
+    struct sl_plugins_stats more;
+    sl_plugins_stats(plugins, &more);
+    sum->allocate_ns_sum += more.allocate_ns_sum;
+    for (size_t i = 0; i < SL_PLUGINS_BUCKETS; i++)
+        sum->allocate_bucket[i] += more.allocate_bucket[i];
+}
+
 static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
 {
     struct sl_plugins_stats *stats = &a->metrics_stats;
     sl_plugins_stats(a->plugins, stats);
+    if (a->vm_plugins)
+        add_allocations(a->vm_plugins, stats);
     bool connected =
         a->opt.dra ? a->dra && sl_dra_stats(a->dra).registered : sl_plugins_ready(a->plugins);
     *m = (struct sl_metrics_agent){
@@ -171,7 +214,7 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
                      stats->allocate_ns_sum},
         .kubelet_connected = connected,
     };
-    if (a->opt.dra)
+    if (a->opt.dra && !a->vm_plugins)
         m->allocate.buckets = 0;
     if (a->dra)
         fill_dra(a, &m->dra);
@@ -185,6 +228,7 @@ static void fill(void *data, struct sl_metrics *m)
     fill_devices(a, inv, m);
     fill_resources(a, m);
     fill_allocations(a, inv, m);
+    fill_vm(a, m);
     fill_agent(a, &m->agent);
 }
 
@@ -198,7 +242,13 @@ static bool ready(void *data, char *why, size_t size)
 {
     struct sl_agent *a = data;
     const char *not = NULL;
-    if (!sl_devices_inventory(a->devices))
+    /* With devices for virtual machines a node may have no driver for containers at all. */
+    bool vm_only = a->vm && a->vm_offer && a->vm_offer->device_count;
+    if (!sl_agent_vm_ready(a))
+        not = "kubelet has not registered every resource of virtual machines yet";
+    else if (!sl_devices_inventory(a->devices) && vm_only)
+        not = NULL;
+    else if (!sl_devices_inventory(a->devices))
         not = "the driver has not answered yet";
     else if (!a->plan)
         not = a->unfit[0] ? a->unfit : "the configuration is not known yet";
@@ -270,6 +320,7 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
         return 0;
     a->podres = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS);
     const struct sl_exporter_options options = {.fill = fill,
+                                                .names = a->opt.names,
                                                 .sample = sample,
                                                 .owner = owner,
                                                 .ready = ready,

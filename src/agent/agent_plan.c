@@ -62,7 +62,7 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
 static void publish_health(struct sl_agent *a, const char *uuid)
 {
     struct sl_err err = SL_ERR_INIT;
-    bool ok = sl_health_ok(a->health, uuid) && (!a->mps || sl_mps_ready(a->mps, uuid));
+    bool ok = sl_agent_card_ok(a, uuid) && (!a->mps || sl_mps_ready(a->mps, uuid));
     if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
         sl_error("%s: %s", uuid, err.msg);
 }
@@ -131,7 +131,26 @@ void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const c
                  healthy ? "GPUHealthy" : "GPUUnhealthy", "%s: %s", uuid, reason);
     publish_health(a, uuid);
     if (a->dra)
-        sl_dra_health(a->dra, uuid, healthy, reason);
+        sl_dra_health(a->dra, uuid, healthy && !sl_agent_vm_takes(a, uuid), reason);
+    sl_agent_fraction_publish(a);
+}
+
+void sl_agent_publish_cards(struct sl_agent *a)
+{
+    const struct sl_inventory *inv = a->devices ? sl_devices_inventory(a->devices) : NULL;
+    if (!inv)
+        return;
+    publish_all_health(a, inv);
+    for (size_t g = 0; a->dra && g < inv->gpu_count; g++) {
+        const char *uuid = inv->gpu[g].info.uuid;
+        bool takes = sl_agent_vm_takes(a, uuid);
+        if (takes)
+            sl_dra_health(a->dra, uuid, false, "virtual machines have this card");
+        else if (g < SL_AGENT_MAX_GPUS && a->vm_took[g] && sl_health_ok(a->health, uuid))
+            sl_dra_health(a->dra, uuid, true, "virtual machines have given the card back");
+        if (g < SL_AGENT_MAX_GPUS)
+            a->vm_took[g] = takes;
+    }
     sl_agent_fraction_publish(a);
 }
 
@@ -213,14 +232,19 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
 
 /* --- putting it together ------------------------------------------------------------------------ */
 
-static void say_warnings(const struct sl_plan *old, const struct sl_plan *plan)
+/* What the plan leaves out is missing to somebody, so the Node says it. Claims are not served by the plan. */
+static void say_warnings(struct sl_agent *a, const struct sl_plan *old, const struct sl_plan *plan)
 {
     for (size_t i = 0; i < plan->warning_count; i++) {
         bool known = false;
         for (size_t k = 0; old && k < old->warning_count; k++)
             known |= strcmp(old->warning[k], plan->warning[i]) == 0;
-        if (!known)
+        if (known)
+            continue;
+        if (a->opt.dra)
             sl_warn("%s", plan->warning[i]);
+        else
+            sl_agent_say(a, SL_EVENT_WARNING, "ConfigWarning", "%s", plan->warning[i]);
     }
 }
 
@@ -279,6 +303,8 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
         sl_labeler_update(a->labeler, a->config, inv, plan);
     sl_agent_dra_update(a);
     sl_agent_fraction_update(a);
+    if (a->vm_offer) /* a card may be new to this side, and not for it */
+        sl_agent_publish_cards(a);
 }
 
 void sl_agent_replan(struct sl_agent *a)
@@ -301,7 +327,7 @@ void sl_agent_replan(struct sl_agent *a)
     }
     a->unfit[0] = '\0';
     if (!a->opt.dra) /* the warnings are about resources, which claims do not use */
-        say_warnings(a->plan, plan);
+        say_warnings(a, a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;
     offer(a, inv, plan);

@@ -15,9 +15,15 @@ SL_ERROR_ALSO(AGENT_OPTION_UNKNOWN, "there is no option --%s: see sluiced --help
 SL_ERROR_ALSO(AGENT_NEEDS_VALUE, "--%s needs a value");
 SL_ERROR_ALSO(AGENT_BOOL, "--%s must be true or false, not \"%.40s\"");
 SL_ERROR_ALSO(AGENT_LOG_LEVEL, "--log-level (or SLUICE_LOG) must be off, error, warn, info or debug, not \"%.40s\"");
+SL_ERROR_ALSO(METRICS_NAMES, "--metrics-names must be sluice, hami, dcgm, or several with commas, not \"%.40s\"");
 SL_ERROR(AGENT_NO_DRIVER, "%.360s; to wait for a driver, set failOnInitError: false",
     "there is no driver, and the configuration says that this is an error",
     "install the driver; or set `failOnInitError: false` where nodes without GPUs run the agent");
+SL_ERROR(ARBITER_AWAY_LOG,
+    "%.300s; containers with a share cannot start meanwhile. In a pod, %s must be a folder of the node: install the "
+    "agent with deploy/components/fractional or dra",
+    "the arbiter has been away for ten seconds: the message says why",
+    "do what the message says; the event `ArbiterUp` tells that it is back");
 SL_ERROR(CONFIG_LABEL, "label %s of the Node is \"%.60s\", and no file in %s has that name",
     "the label `nvidia.com/device-plugin.config` of the Node",
     "correct the label; the configuration before it stays in force until then");

@@ -127,10 +127,11 @@ int main(int argc, char **argv)
         (void)printf("sluiced %s\n", sl_version());
     } else {
         sl_log_open(sl_log_level_parse(opt.log_level, SL_LOG_INFO), STDERR_FILENO);
-        status = opt.supervise ? supervise() : -1;
+        status = opt.supervise && !opt.cleanup ? supervise() : -1;
     }
     if (status < 0) { /* this process is the agent */
-        status = sl_agent_run(&opt, environ, &err) < 0;
+        status =
+            (opt.cleanup ? sl_agent_cleanup(&opt, &err) : sl_agent_run(&opt, environ, &err)) < 0;
         if (status)
             sl_error("%s", err.msg);
     }

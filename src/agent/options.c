@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/errors.h"
+#include "agent/metrics/metrics.h"
 #include "base/argv.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -40,6 +41,9 @@ static const struct option_row {
     {"metrics-address", "METRICS_ADDRESS", "ADDRESS",
      "address of /metrics, /healthz and /readyz; empty: none", TEXT_OR_NOTHING,
      FIELD(metrics_address), ":9400"},
+    {"metrics-names", "METRICS_NAMES", "LIST",
+     "under whose names metrics are: sluice, hami, dcgm, or several\nwith commas", TEXT,
+     FIELD(metrics_names), "sluice"},
     {"labels", "SLUICE_LABELS", NULL, "write GPU labels to the Node", YES_NO, FIELD(labels),
      "true"},
     {"nfd", "SLUICE_NFD", NULL, "write the labels to a file for Node Feature Discovery, too",
@@ -74,9 +78,18 @@ static const struct option_row {
      "directory in which kubelet looks for "
      "DRA drivers",
      TEXT, FIELD(registry_dir), NULL},
+    {"vm-root", "SLUICE_VM_ROOT", "DIR",
+     "where /sys and /dev of the machine are, for devices of\nvirtual machines", TEXT,
+     FIELD(vm_root), "/"},
     {"supervise", "SLUICE_SUPERVISE", NULL,
      "a parent process restarts the agent when a signal ended it,\nso that the container lives on",
      YES_NO, FIELD(supervise), NULL},
+    {"cleanup", NULL, "DIR",
+     "be no agent: take away what agents left on this node, whose\nroot is DIR, and on its Node; "
+     "then end",
+     TEXT, FIELD(cleanup), NULL},
+    {"cleanup-stay", NULL, NULL, "after --cleanup, wait for SIGTERM", YES_NO, FIELD(cleanup_stay),
+     NULL},
     {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT, FIELD(log_level),
      "info"},
     {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},
@@ -174,6 +187,8 @@ int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
     if (rc == 0 && sl_log_level_parse(opt->log_level, SL_LOG_OFF) == SL_LOG_OFF &&
         strcmp(opt->log_level, "off") != 0)
         rc = sl_err_set(err, -EINVAL, SL_E_AGENT_LOG_LEVEL, opt->log_level);
+    if (rc == 0 && sl_metrics_names_parse(opt->metrics_names, &opt->names) < 0)
+        rc = sl_err_set(err, -EINVAL, SL_E_METRICS_NAMES, opt->metrics_names);
     if (rc < 0) {
         sl_agent_options_clear(opt);
         return rc;

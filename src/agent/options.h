@@ -21,6 +21,8 @@ struct sl_agent_options {
     const char *config_dir;
     const char *default_config;
     const char *metrics_address; /* "": none */
+    const char *metrics_names;   /* "sluice,hami,dcgm" … */
+    unsigned names;              /* … and as enum sl_metrics_names */
     const char *cdi_dir;
     const char *state_dir, *state_dir_host;     /* libsluice for containers, the DRA checkpoint */
     const char *arbiter_dir, *arbiter_dir_host; /* the arbiter's sockets */
@@ -28,6 +30,7 @@ struct sl_agent_options {
     const char *instance;                       /* the agent pod's UID; NULL: none */
     const char *podres_socket;                  /* kubelet's PodResources */
     const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
+    const char *vm_root; /* has sys/ and dev/ of the machine, for devices of virtual machines */
     const char *log_level;
     bool dra;                  /* serve claims, not device plugins */
     bool nfd;                  /* labels also as a file for Node Feature Discovery */
@@ -35,6 +38,9 @@ struct sl_agent_options {
     bool node_feature;         /* labels as a NodeFeature object, where the server takes it */
     const char *pod_namespace; /* namespace of that object */
     bool supervise;            /* start the agent again when a signal ended it */
+    const char
+        *cleanup; /* the node's root: take away what agents left, instead of being one; NULL: no */
+    bool cleanup_stay; /* then wait for a signal: a DaemonSet's containers must not end */
     bool help, version;
     struct sl_config_override *flags; /* flags of the configuration */
     size_t flags_count;

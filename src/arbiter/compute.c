@@ -30,6 +30,7 @@ struct sl_steer_spec sl_arb_spec_of(const struct tenant *t)
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = atomic_load(&p->priority),
         .paused = t->terms.paused,
+        .billed = t->kept, /* a container's: its namespace pays for it */
     };
     for (uint32_t i = 0; i < t->gpu_count; i++)
         spec.gpu_mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;
@@ -307,11 +308,10 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
 {
     struct sl_steer_stats s;
     m->compute = t->by_turns ? SL_COMPUTE_TURNS : SL_COMPUTE_SLICES;
-    if (t->by_turns) {
+    if (t->by_turns)
         sl_arb_turnstile_status(a, t, m);
-        return;
-    }
-    if (t->steer_id == UINT32_MAX || sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
+    if (t->by_turns || t->steer_id == UINT32_MAX ||
+        sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
         return;
     m->share_1s_permille = s.share_1s_permille;
     m->share_60s_permille = s.share_60s_permille;

@@ -22,8 +22,9 @@
 /* Never waits: a pipe or a device in the place of the file is refused. */
 static int open_file(int dir_fd, int flags, struct stat *st, struct sl_err *err)
 {
-    SL_CLEANUP(close) int fd = openat(dir_fd, SL_HISTORY_FILE,
-                                      flags | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+    SL_CLEANUP(close)
+    int fd = openat(dir_fd, SL_HISTORY_FILE, flags | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC,
+                    0600);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot open " SL_HISTORY_FILE);
     if (fstat(fd, st) != 0)

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
-#define STATE_MAX  8192
+#define STATE_MAX 8192
 
 uint64_t sl_arb_process_stat(pid_t pid, int number)
 {

@@ -19,6 +19,7 @@ enum sl_cli_exit {
     SL_EXIT_OK = 0,
     SL_EXIT_FAILED = 1,
     SL_EXIT_USAGE = 2,
+    SL_EXIT_NOT_KNOWN = 3,    /* explain: it could not be found out */
     SL_EXIT_RUN_WAITED = 124, /* --wait=TIME was not enough */
     SL_EXIT_RUN_OURS = 125,
     SL_EXIT_RUN_NOT_EXECUTABLE = 126,
@@ -72,12 +73,18 @@ int sl_cmd_lease(const struct sl_cli_args *args);
 int sl_cmd_set(const struct sl_cli_args *args);
 int sl_cmd_pause(const struct sl_cli_args *args);
 int sl_cmd_resume(const struct sl_cli_args *args);
+int sl_cmd_forget(const struct sl_cli_args *args);
 int sl_cmd_doctor(const struct sl_cli_args *args);
 int sl_cmd_arbiter(const struct sl_cli_args *args);
+int sl_cmd_explain(const struct sl_cli_args *args);
+int sl_cmd_cluster(const struct sl_cli_args *args);
 int sl_cmd_simulate(const struct sl_cli_args *args);
 int sl_cmd_config(const struct sl_cli_args *args);
 int sl_cmd_spin(const struct sl_cli_args *args);
 int sl_cmd_words(const struct sl_cli_args *args);
+
+/* A word after `sluice cluster`? */
+bool sl_cli_is_view(const char *word);
 
 /* --- options.c --- */
 

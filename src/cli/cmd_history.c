@@ -47,9 +47,8 @@ static int unknown_name(const struct request *q, const struct sl_past *p, struct
     for (size_t i = 0; i < p->count; i++)
         names[i] = p->list[i].name;
     const char *close_one = sl_word_closest(q->name, names);
-    int rc = close_one
-                 ? sl_err_set(err, -ENOENT, SL_E_HISTORY_NAME_NEAR, q->name, close_one)
-                 : sl_err_set(err, -ENOENT, SL_E_HISTORY_NAME_UNKNOWN, q->name);
+    int rc = close_one ? sl_err_set(err, -ENOENT, SL_E_HISTORY_NAME_NEAR, q->name, close_one)
+                       : sl_err_set(err, -ENOENT, SL_E_HISTORY_NAME_UNKNOWN, q->name);
     free(names);
     return rc;
 }

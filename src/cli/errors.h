@@ -70,6 +70,10 @@ SL_ERROR(PROCESSES_UNTOLD,
 SL_ERROR(PAUSE_OLD_ARBITER,
     "the running arbiter is older than this program and cannot pause a tenant: it is replaced when no tenant is left",
     "the arbiter was started by an earlier version", "end its tenants, or restart the arbiter; then pause again");
+SL_ERROR(FORGET_USED, "%s: %u processes use it: end its pod first; `sluice status %s` shows them",
+    "`sluice forget` for a tenant that runs", "delete the pod: its agent ends the promise then");
+SL_ERROR_ALSO(FORGET_COMMAND, "%s is the tenant of a command: it ends with the command");
+SL_ERROR_ALSO(FORGET_LEASE, "%s is a lease: `sluice lease delete %s` ends it");
 SL_ERROR(TOP_NO_TERMINAL, "this is no terminal: `sluice top --once` prints one page",
     "input or output of `sluice top` is a file or a pipe", "`sluice top --once`, or `sluice status --json`");
 SL_ERROR(TOP_TERMINAL_KIND, "this terminal cannot place its cursor: set TERM, or use `sluice status --watch`",
@@ -161,6 +165,32 @@ SL_ERROR(LEASE_NOT_BUILT,
     "`make build`",
     "`make core` and `make install` need no jansson and therefore leave this out",
     "`make build`, then `build/bin/sluice lease`");
+
+SL_ERROR_PART("cluster");
+
+SL_ERROR(EXPLAIN_NO_POD, "explain: no pod is named: write `sluice explain pod NAME`",
+    "the command line is not complete or not correct", "for example `kubectl sluice explain train-0 -n team`");
+SL_ERROR_ALSO(EXPLAIN_EXTRA_WORD, "explain: \"%.100s\" is an extra word: name one pod");
+SL_ERROR_ALSO(CLUSTER_ACTION, "cluster: write `sluice cluster nodes`, `pods` or `top`, not \"%.60s\"");
+SL_ERROR_ALSO(CLUSTER_EXTRA_WORD, "cluster: \"%.100s\" is an extra word");
+SL_ERROR(CLUSTER_NAME_BAD, "\"%.100s\" is not a name of Kubernetes: use small letters, digits, '-' and '.'",
+    "a typing error; names go into the path of a request, so others are refused",
+    "`kubectl get pods -A` lists the names");
+SL_ERROR(NO_KUBECTL, "kubectl is not installed: install it, or put it into the PATH",
+    "`sluice explain` reads the cluster through the user's own kubectl", "install kubectl");
+SL_ERROR(KUBECTL_NOT_FOUND, "there is no %.200s in the cluster",
+    "the name is wrong, or the pod is in another namespace, or its webhook refused it",
+    "`kubectl get pods -A`; for a pod that was never made: `kubectl describe` of its Job or ReplicaSet");
+SL_ERROR(KUBECTL_FORBIDDEN, "you may not read %.200s: %.200s",
+    "the user of the kubeconfig has no such right", "ask the cluster's administrator, or use another context");
+SL_ERROR(KUBECTL_FAILED, "kubectl says: %.300s",
+    "kubectl could not reach the API server, or log in", "make `kubectl get pods` work first");
+SL_ERROR_ALSO(KUBECTL_LARGE, "the answer for %.200s is larger than 512 MiB: name a namespace");
+SL_ERROR_ALSO(KUBECTL_NO_JSON, "kubectl's answer for %.200s is no JSON");
+SL_ERROR(CLUSTER_NOT_BUILT,
+    "this build cannot read a cluster, because it was made without jansson: use build/bin/sluice from `make build`",
+    "`make core` and `make install` need no jansson and therefore leave this out",
+    "`make build`, then `build/bin/sluice explain`");
 
 SL_ERROR_PART("leases");
 

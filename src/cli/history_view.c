@@ -225,9 +225,8 @@ static void hint_text(const struct sl_history_hint *h, char *buf, size_t size)
     permille_text(h->used, used, sizeof(used));
     permille_text(h->asked, asked, sizeof(asked));
     permille_text(h->enough, enough, sizeof(enough));
-    (void)snprintf(buf, size,
-                   "%s: on average %s of %s %% of GPU time%s: --cores %s:100 would do", h->name,
-                   used, asked, runs, enough);
+    (void)snprintf(buf, size, "%s: on average %s of %s %% of GPU time%s: --cores %s:100 would do",
+                   h->name, used, asked, runs, enough);
 }
 
 static void print_hints(const struct sl_history_view *v, FILE *out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,9 +42,24 @@ static int help_verb(const char *name)
     return sl_cli_finish(SL_EXIT_OK);
 }
 
+/* By the name kubectl-sluice this is kubectl's plugin: `kubectl sluice nodes` is `sluice cluster nodes`, and -n is known,
+ * as everybody types it. */
+static bool be_plugin(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    if (strcmp(slash ? slash + 1 : argv[0], "kubectl-sluice") != 0)
+        return false;
+    static char name_space[] = "--namespace";
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "-n") == 0)
+            argv[i] = name_space;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     fill_standard_fds();
+    bool plugin = argc > 0 && be_plugin(argc, argv);
     struct sl_err err = SL_ERR_INIT;
     struct sl_cli_args top = {.verb = &sl_cli_top};
     int rc = sl_cli_parse(argc - 1, argv + 1, &top, &err);
@@ -63,12 +79,13 @@ int main(int argc, char **argv)
         sl_cli_version(stdout);
         return sl_cli_finish(SL_EXIT_OK);
     }
-    const struct sl_cli_verb *verb = sl_cli_verb_find(top.rest[0]);
+    bool view = plugin && sl_cli_is_view(top.rest[0]);
+    const struct sl_cli_verb *verb = sl_cli_verb_find(view ? "cluster" : top.rest[0]);
     if (!verb)
         return wrong_verb(top.rest[0]);
 
     struct sl_cli_args args = {.verb = verb, .dir = top.dir};
-    rc = sl_cli_parse(top.rest_count - 1, top.rest + 1, &args, &err);
+    rc = sl_cli_parse(top.rest_count - !view, top.rest + !view, &args, &err);
     if (rc == -ECANCELED)
         return sl_cli_finish(SL_EXIT_OK);
     if (rc < 0) {

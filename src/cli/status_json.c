@@ -110,7 +110,7 @@ static void json_tenant(struct sl_json *j, const char *key, const struct sl_clie
     sl_json_string(j, "compute", sl_status_compute(m->compute));
     sl_json_string(j, "compute_asked", compute_asked(m->flags));
     sl_json_uint(j, "slice_us", m->slice_us);
-    sl_json_uint(j, "window_ns", m->window_ns);
+    sl_json_uint(j, "used_ns", m->used_ns);
     sl_json_int(j, "debt_ns", m->debt_ns);
     sl_json_uint(j, "waited_ns", m->waited_ns);
     sl_json_uint(j, "launches", m->launches);

@@ -157,6 +157,14 @@ static const struct sl_cli_option config_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option cluster_options[] = {
+    {"namespace", "NAME", "in this namespace (default: the context's)", ""},
+    {"context", "NAME", "the context of the kubeconfig", ""},
+    {"kubeconfig", "FILE", "the kubeconfig (default: as kubectl's)", "@file"},
+    OPTION_JSON,
+    OPTION_END,
+};
+
 static const struct sl_cli_option arbiter_options[] = {
     {"system", NULL, "serve all users of a group; needs root", NULL},
     {"config", "FILE", "with --system: who may have how much\n(default: /etc/sluice/arbiter.yaml)",
@@ -233,6 +241,14 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .summary = "let a paused tenant go on where it was",
      .options = pause_options,
      .run = sl_cmd_resume},
+    {.name = "forget",
+     .synopsis = "NAME",
+     .summary = "end what was promised to a pod that is gone",
+     .details =
+         "For a tenant of a Kubernetes node that no process uses and whose agent does not end it.\n"
+         "The agent ends promises by itself when their pod is gone: wait ten seconds first.",
+     .options = pause_options,
+     .run = sl_cmd_forget},
     {.name = "lease",
      .synopsis = "create NAME | list | delete NAME",
      .summary = "make limits for containers: docker, podman, nerdctl",
@@ -267,6 +283,26 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "advertise. For a wrong file it prints line and column, and the exit code is 1.",
      .options = config_options,
      .run = sl_cmd_config},
+    {.name = "explain",
+     .synopsis = "[pod] NAME",
+     .summary = "say why a pod of a Kubernetes cluster waits or failed",
+     .details =
+         "Three sentences: what, why, and what to do. It reads the pod, its claims, its events "
+         "and\n"
+         "the nodes through kubectl, with your rights. `kubectl sluice explain NAME` is the same.\n"
+         "The exit code is 0 when nothing is wrong, 1 when something is, 3 when it could not be\n"
+         "found out.",
+     .options = cluster_options,
+     .run = sl_cmd_explain},
+    {.name = "cluster",
+     .synopsis = "nodes | pods | top",
+     .summary = "show the GPUs of a Kubernetes cluster, and who has them",
+     .details =
+         "nodes: what each node has, has promised and has left. pods: what each pod asked for and\n"
+         "was promised, and why it waits. top: nodes with their pods, the fullest first. It reads\n"
+         "through kubectl, with your rights. `kubectl sluice nodes` is the same.",
+     .options = cluster_options,
+     .run = sl_cmd_cluster},
     {.name = "arbiter",
      .synopsis = "[check [FILE]]",
      .summary = "share the GPUs of a machine between its users",

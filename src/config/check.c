@@ -89,6 +89,68 @@ static int check_block(const struct sl_draft *d, const struct sl_draft_block *bl
     return rc;
 }
 
+static bool has_name(const struct sl_config_list *list, const char *name)
+{
+    const struct sl_config_pattern *p = list->item;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(p[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_renamed(const struct sl_draft_block *block, const char *name)
+{
+    const struct sl_config_shared *s = block->shared.item;
+    for (size_t i = 0; i < block->shared.count; i++)
+        if (s[i].rename && strcmp(s[i].rename, name) == 0)
+            return true;
+    return false;
+}
+
+/* One resource cannot mean a card in a container and a card in a virtual machine. */
+static int check_vm(const struct sl_draft *d, struct sl_err *err)
+{
+    const struct sl_config_pattern *p = d->c.vm.resources.item;
+    for (size_t i = 0; i < d->c.vm.resources.count; i++) {
+        const char *name = p[i].name;
+        size_t n = strlen(name), tail = strlen(SL_SHARED_SUFFIX);
+        bool taken = strcmp(name, SL_DOMAIN "gpu") == 0 ||
+                     strncmp(name, SL_DOMAIN "mig-", strlen(SL_DOMAIN "mig-")) == 0 ||
+                     (n > tail && strcmp(name + n - tail, SL_SHARED_SUFFIX) == 0) ||
+                     has_name(&d->c.gpus, name) || has_name(&d->c.migs, name) ||
+                     is_renamed(&d->time_slicing, name) || is_renamed(&d->mps, name);
+        if (taken)
+            return sl_config_fail(d, said(d, "vm.resources"), err, -EINVAL, SL_E_VM_NAME_TAKEN,
+                                  name);
+    }
+    return 0;
+}
+
+/* Two entries with one card and one type would contradict each other. */
+static bool is_vgpu_twice(const struct sl_config_vgpu *a, const struct sl_config_vgpu *b)
+{
+    if (strcmp(a->name, b->name) != 0)
+        return false;
+    for (size_t i = 0; i < a->devices.count; i++)
+        for (size_t j = 0; j < b->devices.count; j++)
+            if (strcmp(a->devices.text[i], b->devices.text[j]) == 0)
+                return true;
+    return a->devices.count == 0 || b->devices.count == 0;
+}
+
+static int check_vgpu(const struct sl_draft *d, struct sl_err *err)
+{
+    const struct sl_config_vgpu *v = d->c.vm.vgpu.item;
+    struct sl_origin at = said(d, "sharing.vgpu");
+    if (d->c.vm.vgpu.count && !d->c.vm.enabled)
+        return sl_config_fail(d, at, err, -EINVAL, SL_E_VGPU_OFF);
+    for (size_t i = 0; i < d->c.vm.vgpu.count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (is_vgpu_twice(&v[j], &v[i]))
+                return sl_config_fail(d, at, err, -EINVAL, SL_E_VGPU_TWICE, v[i].name);
+    return 0;
+}
+
 int sl_draft_check(struct sl_draft *d, struct sl_err *err)
 {
     int rc = check_one_sharing(d, err);
@@ -98,5 +160,9 @@ int sl_draft_check(struct sl_draft *d, struct sl_err *err)
         rc = check_discovery(d, err);
     if (rc == 0)
         rc = check_block(d, &d->time_slicing, err);
-    return rc == 0 ? check_block(d, &d->mps, err) : rc;
+    if (rc == 0)
+        rc = check_block(d, &d->mps, err);
+    if (rc == 0)
+        rc = check_vm(d, err);
+    return rc == 0 ? check_vgpu(d, err) : rc;
 }

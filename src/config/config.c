@@ -228,6 +228,7 @@ int sl_config_load(const char *config_file, char *const *environ_list,
 /* yaml.c tells the two kinds of entries apart by their size. */
 _Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_shared),
                "see walk_items");
+_Static_assert(sizeof(struct sl_config_vgpu) != sizeof(struct sl_config_shared), "see walk_items");
 
 #define MORE(field)                                                                                \
     do {                                                                                           \

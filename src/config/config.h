@@ -93,6 +93,25 @@ struct sl_config_fractional { /* sharing.fractional: a section of Sluice */
     struct sl_config_list allow_spaces; /* struct sl_config_allow_space */
 };
 
+struct sl_config_texts {
+    char **text;
+    size_t count;
+};
+
+/* One entry of sharing.vgpu: so many vGPUs of a type on each of these cards. */
+struct sl_config_vgpu {
+    char *name; /* the type: "NVIDIA L40S-8Q" */
+    unsigned count;
+    struct sl_config_texts devices; /* PCI addresses and UUIDs of cards; none: all that can */
+};
+
+struct sl_config_vm { /* vm: a section of Sluice. Devices for virtual machines */
+    bool enabled;
+    char *pci_ids;                   /* names of PCI devices; "": where distributions put them */
+    struct sl_config_list resources; /* struct sl_config_pattern: other names */
+    struct sl_config_list vgpu;      /* sharing.vgpu: struct sl_config_vgpu */
+};
+
 struct sl_config {
     /* flags */
     enum sl_mig_strategy mig_strategy;
@@ -120,6 +139,7 @@ struct sl_config {
     struct sl_config_shared *shared;
     size_t shared_count;
     struct sl_config_fractional fractional;
+    struct sl_config_vm vm;
     /* imex */
     bool imex_channel0, imex_required;
     /* command line and environment only */

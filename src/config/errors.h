@@ -53,6 +53,11 @@ SL_ERROR_ALSO(NO_SHARED_NAME, "no name: name the resource that is shared, for ex
 SL_ERROR_ALSO(NO_REPLICAS, "no replicas: write the number of shares of each device, for example replicas: 4");
 SL_ERROR_ALSO(NO_PATTERN, "no pattern: write which devices are meant, for example pattern: \"*H200*\"");
 SL_ERROR_ALSO(NO_ADVERTISED_NAME, "no name: write the resource name to advertise, for example name: gpu-large");
+SL_ERROR_ALSO(NO_VGPU_NAME, "no name: name the type of the vGPUs, for example name: NVIDIA L40S-8Q");
+SL_ERROR_ALSO(NO_VGPU_COUNT, "no count: write how many vGPUs each card has, for example count: 4");
+SL_ERROR_ALSO(NO_VM_PATTERN,
+    "no pattern: write which devices are meant, for example pattern: \"10de:2335\" or \"NVIDIA L40S-*\"");
+SL_ERROR_ALSO(NO_VM_NAME, "no name: write the resource name to advertise, for example name: nvidia.com/H200");
 SL_ERROR_ALSO(NO_NAMESPACE_NAME, "no name: write which namespaces are meant, for example name: \"team-*\"");
 SL_ERROR(AMOUNT_OF_CARD, "\"%.40s\" depends on the size of the card: write an amount, for example 1Gi",
     "`25%` where an amount is needed", "`1Gi`");
@@ -67,6 +72,7 @@ SL_ERROR(DEVICES_BAD, "\"%.40s\" is neither \"all\", nor a count from 1 to 64, n
     "`devices` has another form", "`all`, `2`, `[0, \"1:0\", GPU-…]`");
 SL_ERROR_ALSO(DEVICE_BAD,
     "\"%.60s\" is not a device: write an index (0), a MIG device of a card (\"0:1\") or a UUID (GPU-... or MIG-...)");
+SL_ERROR_ALSO(CARD_BAD, "\"%.60s\" is not a card: write a PCI address (0000:3b:00.0) or a UUID (GPU-...)");
 SL_ERROR_ALSO(DEVICE_TWICE, "device %.60s is listed twice: list it once");
 SL_ERROR(RESOURCE_DOMAIN, "resource name \"%.80s\" is not in nvidia.com/: write only the part after the slash",
     "Kubernetes would refuse the name, or it has more than 63 characters with `nvidia.com/`",
@@ -75,6 +81,14 @@ SL_ERROR_ALSO(RESOURCE_EMPTY, "the resource name is empty: write for example nvi
 SL_ERROR_ALSO(RESOURCE_LONG, "resource name \"%s%.90s\" is %zu characters long: at most %d are allowed");
 SL_ERROR_ALSO(RESOURCE_BAD,
     "resource name \"%.80s\" is not valid: use lower-case letters and digits, with '-' and '.' between them");
+SL_ERROR_ALSO(VM_RESOURCE_BAD,
+    "resource name \"%.80s\" is not valid: use letters and digits, with '-', '_' and '.' between them");
+SL_ERROR(VGPU_OFF, "sharing.vgpu has no effect without vm: {enabled: true}: add it, or remove sharing.vgpu",
+    "vGPUs are for virtual machines, which are off", "`vm: {enabled: true}`");
+SL_ERROR(VGPU_TWICE, "sharing.vgpu: %.60s is listed twice for the same card: write one entry, or different devices",
+    "two entries for the same cards", "one entry");
+SL_ERROR(VM_NAME_TAKEN, "vm.resources: %.80s is a resource of containers: choose another name",
+    "one resource cannot mean a card in a container and a card in a virtual machine", "another name");
 SL_ERROR(RESOURCE_RENAMED_LONG,
     "resource name \"%s%s\" is %zu characters long: at most %d are allowed; choose a name with rename",
     "`renameByDefault` appends `.shared`, which makes the name too long", "set `rename`");

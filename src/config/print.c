@@ -131,6 +131,14 @@ static void put_devices(struct out *o, const char *key, const struct sl_config_s
     end_list(o);
 }
 
+static void put_texts(struct out *o, const char *key, const struct sl_config_texts *list)
+{
+    begin_list(o, key);
+    for (size_t i = 0; i < list->count; i++)
+        put(o, NULL, TEXT, list->text[i]);
+    end_list(o);
+}
+
 static void put_xids(struct out *o, const char *key, const struct sl_xid_list *list)
 {
     begin_list(o, key);
@@ -158,6 +166,7 @@ static void put_value(struct out *o, const char *key, const struct sl_schema_row
     case SL_TYPE_WORD:
     case SL_TYPE_STRING:
     case SL_TYPE_NAME:
+    case SL_TYPE_VM_NAME:
         put(o, key, TEXT, *(char *const *)field);
         break;
     case SL_TYPE_UNSIGNED:
@@ -185,6 +194,9 @@ static void put_value(struct out *o, const char *key, const struct sl_schema_row
     case SL_TYPE_DEVICES:
         put_devices(o, key, field);
         break;
+    case SL_TYPE_CARDS:
+        put_texts(o, key, field);
+        break;
     case SL_TYPE_XIDS:
         put_xids(o, key, field);
         break;
@@ -200,7 +212,10 @@ static bool is_there(const struct sl_schema_row *row, const void *base)
     const void *field = (const char *)base + row->offset;
     if (row->type == SL_TYPE_STRATEGIES)
         return *(const unsigned *)field != 0;
-    bool text = row->type == SL_TYPE_NAME || row->type == SL_TYPE_STRING;
+    if (row->type == SL_TYPE_CARDS)
+        return ((const struct sl_config_texts *)field)->count > 0;
+    bool text =
+        row->type == SL_TYPE_NAME || row->type == SL_TYPE_VM_NAME || row->type == SL_TYPE_STRING;
     return !text || *(char *const *)field;
 }
 

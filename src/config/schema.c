@@ -9,6 +9,7 @@
 #define IN(field)      offsetof(struct sl_draft, field)
 #define SHARED(field)  offsetof(struct sl_config_shared, field)
 #define PATTERN(field) offsetof(struct sl_config_pattern, field)
+#define VGPU(field)    offsetof(struct sl_config_vgpu, field)
 #define SPACE(field)   offsetof(struct sl_config_allow_space, field)
 
 static const char *const mig_words[] = {"none", "single", "mixed", NULL};
@@ -139,6 +140,20 @@ const struct sl_schema_row sl_schema[] = {
     ROW("sharing.fractional.allow.namespaces[].name", STRING, SPACE(name), NULL,
         .required = SL_E_NO_NAMESPACE_NAME),
     ALLOW("sharing.fractional.allow.namespaces[]", SPACE, NULL, NULL, NULL, NULL, NULL),
+
+    ROW("sharing.vgpu", ITEMS, IN(c.vm.vgpu), NULL, .item_size = sizeof(struct sl_config_vgpu)),
+    ROW("sharing.vgpu[].name", STRING, VGPU(name), NULL, .required = SL_E_NO_VGPU_NAME),
+    ROW("sharing.vgpu[].count", UNSIGNED, VGPU(count), NULL, .min = 1, .max = SL_MAX_VGPUS,
+        .required = SL_E_NO_VGPU_COUNT),
+    ROW("sharing.vgpu[].devices", CARDS, VGPU(devices), NULL),
+
+    SECTION("vm"),
+    ROW("vm.enabled", BOOL, IN(c.vm.enabled), "false"),
+    ROW("vm.pciIDs", STRING, IN(c.vm.pci_ids), ""),
+    ROW("vm.resources", ITEMS, IN(c.vm.resources), NULL,
+        .item_size = sizeof(struct sl_config_pattern)),
+    ROW("vm.resources[].pattern", STRING, PATTERN(pattern), NULL, .required = SL_E_NO_VM_PATTERN),
+    ROW("vm.resources[].name", VM_NAME, PATTERN(name), NULL, .required = SL_E_NO_VM_NAME),
 
     SECTION("imex"),
     ROW("imex.channelIDs", CHANNELS, IN(c.imex_channel0), "", .flag = "imex-channel-ids"),

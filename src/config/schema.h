@@ -18,12 +18,14 @@ enum sl_schema_type {
     SL_TYPE_WORD,       /* char *, one of `words` */
     SL_TYPE_STRING,     /* char * */
     SL_TYPE_NAME,       /* char *, a resource name; gains its domain */
+    SL_TYPE_VM_NAME,    /* the same, also with capitals and underscores */
     SL_TYPE_UNSIGNED,   /* unsigned, from min to max */
     SL_TYPE_BYTES,      /* uint64_t: 1Gi */
     SL_TYPE_DURATION,   /* uint64_t nanoseconds: 60s, infinite */
     SL_TYPE_STRATEGIES, /* unsigned, the `words` ored; one, or a list */
     SL_TYPE_CHANNELS,   /* bool: [] or [0] */
     SL_TYPE_DEVICES,    /* in struct sl_config_shared: all, a count, a list */
+    SL_TYPE_CARDS,      /* struct sl_config_texts: a list of PCI addresses and UUIDs */
     SL_TYPE_XIDS,       /* struct sl_xid_list: all, a list, numbers with commas */
 };
 
@@ -127,6 +129,7 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
 #define SL_RESOURCE_NAME_MAX 63 /* with the domain, as NVIDIA's plugin counts */
 #define SL_SHARED_SUFFIX     ".shared"
 #define SL_MAX_REPLICAS      1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
+#define SL_MAX_VGPUS         64 /* of one type on a card: it has no more virtual functions */
 #define SL_MAX_MPS_CLIENTS   60 /* of one card, since CUDA 13.1 */
 
 /* --- yaml.c --- */

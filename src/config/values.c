@@ -138,6 +138,15 @@ static bool is_subdomain(const char *name)
     return before != '-' && before != '.';
 }
 
+/* The letters that Kubernetes allows in a resource name after the '/', as users of KubeVirt write them. */
+static bool is_qualified(const char *name)
+{
+    static const char inside[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+    size_t n = strlen(name);
+    return strspn(name, inside) == n && !strchr("-_.", name[0]) && !strchr("-_.", name[n - 1]);
+}
+
 /* Adds the domain, refuses a name that Kubernetes would refuse. */
 static int set_name(const struct set *w)
 {
@@ -154,7 +163,9 @@ static int set_name(const struct set *w)
     if (len > SL_RESOURCE_NAME_MAX)
         return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_LONG, SL_DOMAIN, name,
                               len, SL_RESOURCE_NAME_MAX);
-    if (!is_subdomain(name))
+    if (w->row->type == SL_TYPE_VM_NAME && !is_qualified(name))
+        return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_VM_RESOURCE_BAD, s->text);
+    if (w->row->type == SL_TYPE_NAME && !is_subdomain(name))
         return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_BAD, s->text);
     *(char **)w->field = sl_xasprintf(SL_DOMAIN "%s", name);
     return 0;
@@ -306,6 +317,31 @@ static int add_device(const struct set *w)
     return 0;
 }
 
+/* "GPU-…", or a PCI address as sysfs writes it. */
+static bool is_card(const char *text)
+{
+    static const char pattern[] = "^(GPU-" UUID "|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7])$";
+    regex_t r;
+    if (regcomp(&r, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        sl_out_of_memory();
+    bool matches = regexec(&r, text, 0, NULL, 0) == 0;
+    regfree(&r);
+    return matches;
+}
+
+static int add_card(const struct set *w)
+{
+    struct sl_config_texts *list = w->field;
+    if (!is_card(w->s->text))
+        return FAIL(w, SL_E_CARD_BAD, w->s->text);
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->text[i], w->s->text) == 0)
+            return FAIL(w, SL_E_DEVICE_TWICE, w->s->text);
+    list->text = sl_xreallocarray(list->text, list->count + 1, sizeof(*list->text));
+    list->text[list->count++] = sl_xstrdup(w->s->text);
+    return 0;
+}
+
 /* No list: "all", or a number of devices. */
 static int set_devices(const struct set *w)
 {
@@ -330,12 +366,14 @@ static setter *const one[] = {
     [SL_TYPE_UNSIGNED] = set_unsigned, [SL_TYPE_BYTES] = set_bytes,
     [SL_TYPE_DURATION] = set_duration, [SL_TYPE_STRATEGIES] = add_strategy,
     [SL_TYPE_CHANNELS] = add_channel,  [SL_TYPE_DEVICES] = set_devices,
-    [SL_TYPE_XIDS] = add_xid,
+    [SL_TYPE_XIDS] = add_xid,          [SL_TYPE_VM_NAME] = set_name,
+    [SL_TYPE_CARDS] = add_card,
 };
 static setter *const element[] = {
     [SL_TYPE_STRATEGIES] = add_strategy,
     [SL_TYPE_CHANNELS] = add_channel,
     [SL_TYPE_DEVICES] = add_device,
+    [SL_TYPE_CARDS] = add_card,
     [SL_TYPE_XIDS] = add_xid,
 };
 

@@ -16,6 +16,14 @@ static void clear_devices(struct sl_config_shared *s)
     s->all_devices = false;
 }
 
+static void clear_texts(struct sl_config_texts *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->text[i]);
+    free(list->text);
+    *list = (struct sl_config_texts){0};
+}
+
 /* Calls for each row of the items of a list, such as resources[].name. */
 static const struct sl_schema_row *item_row(const struct sl_schema_row *list, size_t *at)
 {
@@ -45,6 +53,7 @@ void sl_value_clear(const struct sl_schema_row *row, void *base)
     case SL_TYPE_WORD:
     case SL_TYPE_STRING:
     case SL_TYPE_NAME:
+    case SL_TYPE_VM_NAME:
         free(*(char **)field);
         *(char **)field = NULL;
         break;
@@ -56,6 +65,9 @@ void sl_value_clear(const struct sl_schema_row *row, void *base)
         break;
     case SL_TYPE_DEVICES:
         clear_devices(field);
+        break;
+    case SL_TYPE_CARDS:
+        clear_texts(field);
         break;
     case SL_TYPE_XIDS:
         free(((struct sl_xid_list *)field)->xid);
@@ -91,6 +103,14 @@ static bool same_devices(const struct sl_config_shared *a, const struct sl_confi
     return true;
 }
 
+static bool same_texts(const struct sl_config_texts *a, const struct sl_config_texts *b)
+{
+    for (size_t i = 0; i < a->count && i < b->count; i++)
+        if (strcmp(a->text[i], b->text[i]) != 0)
+            return false;
+    return a->count == b->count;
+}
+
 static bool same_items(const struct sl_schema_row *row, const struct sl_config_list *a,
                        const struct sl_config_list *b)
 {
@@ -118,6 +138,7 @@ bool sl_value_equal(const struct sl_schema_row *row, const void *base_a, const v
     case SL_TYPE_WORD:
     case SL_TYPE_STRING:
     case SL_TYPE_NAME:
+    case SL_TYPE_VM_NAME:
         return same_text(*(char *const *)a, *(char *const *)b);
     case SL_TYPE_BOOL:
     case SL_TYPE_CHANNELS:
@@ -131,6 +152,8 @@ bool sl_value_equal(const struct sl_schema_row *row, const void *base_a, const v
         return *(const uint64_t *)a == *(const uint64_t *)b;
     case SL_TYPE_DEVICES:
         return same_devices(a, b);
+    case SL_TYPE_CARDS:
+        return same_texts(a, b);
     case SL_TYPE_XIDS:
         return same_xids(a, b);
     case SL_TYPE_ITEMS:

@@ -19,18 +19,22 @@ static const struct row {
     enum word word;
     const char *name;
     uint32_t unit_mib; /* of memory */
+    bool alone;        /* no other word beside it says what the container means */
 } rows[] = {
-    {SL_DIALECT_HAMI, COUNT, SL_DIALECT_WHOLE_RESOURCE, 0},
-    {SL_DIALECT_HAMI, MEMORY, "nvidia.com/gpumem", 1},
-    {SL_DIALECT_HAMI, PERCENT, "nvidia.com/gpumem-percentage", 0},
-    {SL_DIALECT_HAMI, CORES, "nvidia.com/gpucores", 0},
-    {SL_DIALECT_HAMI, PRIORITY, "nvidia.com/priority", 0},
-    {SL_DIALECT_VOLCANO, COUNT, "volcano.sh/vgpu-number", 0},
-    {SL_DIALECT_VOLCANO, MEMORY, "volcano.sh/vgpu-memory", 1},
-    {SL_DIALECT_VOLCANO, PERCENT, "volcano.sh/vgpu-memory-percentage", 0},
-    {SL_DIALECT_VOLCANO, CORES, "volcano.sh/vgpu-cores", 0},
-    {SL_DIALECT_GPUSHARE, MEMORY, "aliyun.com/gpu-mem", 1024},
-    {SL_DIALECT_GPUSHARE, CORES, "aliyun.com/gpu-core.percentage", 0},
+    {SL_DIALECT_HAMI, COUNT, SL_DIALECT_WHOLE_RESOURCE, 0, false},
+    {SL_DIALECT_HAMI, MEMORY, "nvidia.com/gpumem", 1, false},
+    {SL_DIALECT_HAMI, PERCENT, "nvidia.com/gpumem-percentage", 0, false},
+    {SL_DIALECT_HAMI, CORES, "nvidia.com/gpucores", 0, false},
+    {SL_DIALECT_HAMI, PRIORITY, "nvidia.com/priority", 0, false},
+    {SL_DIALECT_VOLCANO, COUNT, "volcano.sh/vgpu-number", 0, false},
+    {SL_DIALECT_VOLCANO, MEMORY, "volcano.sh/vgpu-memory", 1, false},
+    {SL_DIALECT_VOLCANO, PERCENT, "volcano.sh/vgpu-memory-percentage", 0, false},
+    {SL_DIALECT_VOLCANO, CORES, "volcano.sh/vgpu-cores", 0, false},
+    /* Of Volcano's GPU plugin before vGPU: whole cards, or MiB of one card. */
+    {SL_DIALECT_VOLCANO, COUNT, "volcano.sh/gpu-number", 0, true},
+    {SL_DIALECT_VOLCANO, MEMORY, "volcano.sh/gpu-memory", 1, true},
+    {SL_DIALECT_GPUSHARE, MEMORY, "aliyun.com/gpu-mem", 1024, false},
+    {SL_DIALECT_GPUSHARE, CORES, "aliyun.com/gpu-core.percentage", 0, false},
 };
 
 /* The range of each word, and how to write it. */
@@ -102,6 +106,7 @@ struct said {
     bool said[WORDS];
     const char *name[WORDS];
     bool any;
+    const struct row *last;
     enum sl_dialect dialect;
 };
 
@@ -129,10 +134,13 @@ static int container_words(const json_t *container, const char *name, struct sai
         if (s->any && s->dialect != row->dialect)
             return sl_err_set(err, -EINVAL, SL_E_DIALECT_TWO, name, dialects[s->dialect],
                               dialects[row->dialect], row->name);
+        if (s->any && (row->alone || s->last->alone))
+            return sl_err_set(err, -EINVAL, SL_E_DIALECT_BOTH, name, s->last->name, row->name);
         uint64_t unit = row->unit_mib ? row->unit_mib : 1;
         if (count_of(value, &n) != 0 || n > words[row->word].max / unit)
             return refuse_value(row, value, name, err);
         s->any = true;
+        s->last = row;
         s->dialect = row->dialect;
         s->name[row->word] = row->name;
         s->value[row->word] = n * unit;
@@ -288,6 +296,36 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
 
 /* --- the pod --- */
 
+void sl_dialect_warn(const json_t *pod, void (*warn)(void *data, const char *text), void *data)
+{
+    static const char *const gangs[] = {"sharedgpu/min_available", "sharedgpu/group_headcount"};
+    struct sl_err text = SL_ERR_INIT;
+    for (size_t i = 0; i < SL_ARRAY_LEN(gangs); i++) {
+        const char *said = marked(pod, gangs[i]);
+        if (said && strcmp(said, "0") != 0 && strcmp(said, "1") != 0) {
+            (void)sl_err_set(&text, -EOPNOTSUPP, SL_E_GANG_IGNORED, gangs[i], said);
+            warn(data, text.msg);
+        }
+    }
+    static const char key[] = "hami.io/gpu-scheduler-policy";
+    const char *policy = sl_jget_note(pod, key);
+    if (policy && (sl_request_uuid_listed(policy, "topology-aware") ||
+                   sl_request_uuid_listed(policy, "mutex"))) {
+        (void)sl_err_set(&text, -EOPNOTSUPP, SL_E_POLICY_IGNORED, key, policy);
+        warn(data, text.msg);
+    }
+}
+
+/* HAMi places a pod only where GPUs are shared in a mode that the pod lists. We share as its "hami-core" does. */
+static int check_mode(const json_t *notes, struct sl_err *err)
+{
+    const json_t *mode = json_object_get(notes, SL_DIALECT_MODE);
+    const char *text = json_string_value(mode);
+    if (!mode || (text && (!text[0] || sl_request_uuid_listed(text, "hami-core"))))
+        return 0;
+    return sl_err_set(err, -EINVAL, SL_E_DIALECT_MODE, SL_DIALECT_MODE, text ? text : "");
+}
+
 static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_err *err)
 {
     const struct {
@@ -303,7 +341,7 @@ static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_e
               sl_request_uuid_listed(gpu, "numa");
     r->node_policy = sl_request_policy_of(sl_jget_text(notes, "hami.io/node-scheduler-policy"));
     r->gpu_policy = sl_request_policy_of(gpu);
-    int rc = 0;
+    int rc = check_mode(notes, err);
     for (size_t i = 0; !rc && i < SL_ARRAY_LEN(lists); i++) {
         const json_t *value = json_object_get(notes, lists[i].key);
         rc = value ? take_list(lists[i].key, json_string_value(value), lists[i].buf, err) : 0;

@@ -37,6 +37,10 @@ bool sl_dialect_resource(const char *name);
 /* Is this the scheduler of a dialect? Where Sluice runs, that scheduler does not. */
 bool sl_dialect_scheduler(const char *name);
 
+/* Calls warn with a sentence for each word of the pod that has no effect here. For pods that ask for a GPU. */
+void sl_dialect_warn(const json_t *pod, void (*warn)(void *data, const char *text), void *data);
+
 #define SL_DIALECT_WHOLE_RESOURCE "nvidia.com/gpu"
+#define SL_DIALECT_MODE           "nvidia.com/vgpu-mode"
 
 #endif

@@ -94,6 +94,18 @@ SL_ERROR(DIALECT_TWO,
     "two dialects in one container or pod", "keep one of them");
 SL_ERROR_ALSO(DIALECT_LABELS_TOO,
     "the pod has labels sharedgpu/… and its containers ask for GPUs with resources as well: keep one of the two");
+SL_ERROR(DIALECT_MODE,
+    "annotation %s \"%.40s\" asks for a mode that is not hami-core, and pods with a share of a GPU get no other: "
+    "remove the annotation; for a MIG instance ask for nvidia.com/mig-…, or claim the class mig.gpu.sluice.io",
+    "HAMi's dynamic MIG or its MPS; a share by libsluice would be less than the pod asks for",
+    "remove the annotation; or [dra.md](dra.md), `deploy/overlays/mig-mixed`, `deploy/overlays/mps-2`");
+SL_ERROR(GANG_IGNORED,
+    "%s \"%.40s\" has no effect: the pods of a group are placed one by one, and some may run while others wait",
+    "a warning: the pod comes in; there is no gang scheduling here",
+    "a queue that starts whole jobs (Kueue), or programs that wait for the others");
+SL_ERROR(POLICY_IGNORED,
+    "annotation %s \"%.40s\" has no effect: only binpack, spread and numa are known; the policy of the cluster counts",
+    "a warning: the pod comes in", "write `binpack` or `spread`, or remove the annotation");
 SL_ERROR(INIT_ALONE,
     "init container %s asks for a GPU and no container of the pod does, which works with DRA only: give a container of "
     "the pod the same request, or move the work into a container",

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/utf8.h"
 #include "controller/dialect.h"
 #include "controller/errors.h"
 
@@ -162,6 +163,16 @@ static void patch_scheduler(json_t *patch, const json_t *pod, const struct sl_mu
         put(patch, "/spec/schedulerName", json_string(opt->scheduler));
 }
 
+static void add_warning(void *data, const char *text)
+{
+    json_t **warnings = data;
+    if (!*warnings)
+        *warnings = json_array();
+    char whole[512]; /* what the sentence quotes may be cut inside a character */
+    sl_utf8_copy(whole, sizeof(whole), text);
+    (void)json_array_append_new(*warnings, json_string(whole));
+}
+
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err)
 {
@@ -206,6 +217,7 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     patch_scheduler(ret->patch, pod, opt);
     if (json_array_size(ret->patch) == 0)
         sl_mutation_free(ret);
+    sl_dialect_warn(pod, add_warning, &ret->warnings);
     return 0;
 }
 
@@ -213,5 +225,6 @@ void sl_mutation_free(struct sl_mutation *mutation)
 {
     json_decref(mutation->patch);
     json_decref(mutation->template_object);
-    mutation->patch = mutation->template_object = NULL;
+    json_decref(mutation->warnings);
+    mutation->patch = mutation->template_object = mutation->warnings = NULL;
 }

@@ -39,6 +39,7 @@ struct sl_mutation {
     bool asks;                 /* the pod asks for a GPU: request is valid */
     struct sl_request request; /* for the quota */
     json_t *patch;             /* JSON patch; NULL: the pod stays as it is */
+    json_t *warnings;          /* sentences about words that have no effect; NULL: none */
     json_t *template_object;   /* to be created first, in the pod's namespace; or NULL */
     char template_name[64];
 };

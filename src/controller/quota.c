@@ -30,11 +30,9 @@ static const struct {
     const char *name;
     bool cores;
     uint64_t unit_mib;
-} words[] = {{"nvidia.com/gpumem", false, 1},
-             {"nvidia.com/gpucores", true, 1},
-             {"volcano.sh/vgpu-memory", false, 1},
-             {"volcano.sh/vgpu-cores", true, 1},
-             {"aliyun.com/gpu-mem", false, 1024}};
+} words[] = {{"nvidia.com/gpumem", false, 1},      {"nvidia.com/gpucores", true, 1},
+             {"volcano.sh/vgpu-memory", false, 1}, {"volcano.sh/vgpu-cores", true, 1},
+             {"volcano.sh/gpu-memory", false, 1},  {"aliyun.com/gpu-mem", false, 1024}};
 
 static int key_of(const char *name_space, const char *name, char key[320])
 {

@@ -70,14 +70,16 @@ static char *answer(json_t *response)
     return text;
 }
 
-char *sl_review_allow(const char *uid, const json_t *patch)
+char *sl_review_allow(const char *uid, const json_t *patch, json_t *warnings)
 {
-    if (!patch)
-        return answer(json_pack("{s:s,s:b}", "uid", uid, "allowed", 1));
-    char *text SL_CLEANUP(free) = sl_json_dump(patch, JSON_COMPACT);
-    char *coded SL_CLEANUP(free) = sl_base64_encode(text);
-    return answer(json_pack("{s:s,s:b,s:s,s:s}", "uid", uid, "allowed", 1, "patchType", "JSONPatch",
-                            "patch", coded));
+    json_t *response = json_pack("{s:s,s:b,s:O*}", "uid", uid, "allowed", 1, "warnings", warnings);
+    if (patch) {
+        char *text SL_CLEANUP(free) = sl_json_dump(patch, JSON_COMPACT);
+        char *coded SL_CLEANUP(free) = sl_base64_encode(text);
+        (void)json_object_set_new(response, "patchType", json_string("JSONPatch"));
+        (void)json_object_set_new(response, "patch", json_string(coded));
+    }
+    return answer(response);
 }
 
 char *sl_review_deny(const char *uid, unsigned code, const char *message)

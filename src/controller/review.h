@@ -22,8 +22,8 @@ int sl_review_parse(const char *body, size_t size, struct sl_review *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 void sl_review_free(struct sl_review *review);
 
-/* The answers, as JSON text to be freed. patch may be NULL. */
-char *sl_review_allow(const char *uid, const json_t *patch);
+/* The answers, as JSON text to be freed. patch may be NULL, and warnings: an array of sentences for the pod's maker. */
+char *sl_review_allow(const char *uid, const json_t *patch, json_t *warnings);
 char *sl_review_deny(const char *uid, unsigned code, const char *message);
 
 #endif

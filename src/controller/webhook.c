@@ -44,7 +44,8 @@ static void finish(struct review_call *r, const struct sl_err *denied, unsigned 
     if (r->late.call)
         sl_controller_answer(r->late.call, denied
                                                ? sl_review_deny(r->review.uid, code, denied->msg)
-                                               : sl_review_allow(r->review.uid, r->mutation.patch));
+                                               : sl_review_allow(r->review.uid, r->mutation.patch,
+                                                                 r->mutation.warnings));
     review_free(r);
 }
 

@@ -19,10 +19,8 @@ struct field {
 };
 
 #define FIELD(key, kind, member)                                                                   \
-    {                                                                                              \
-        key, kind, offsetof(struct sl_history_entry, member),                                      \
-            sizeof(((struct sl_history_entry *)NULL)->member)                                      \
-    }
+    {key, kind, offsetof(struct sl_history_entry, member),                                         \
+     sizeof(((struct sl_history_entry *)NULL)->member)}
 
 static const struct field fields[] = {
     FIELD("id", HEX, id),

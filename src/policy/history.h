@@ -34,10 +34,10 @@ enum sl_history_end {
 struct sl_history_entry {
     uint64_t id; /* of this run: the same name may come again */
     char name[SL_HISTORY_NAME_MAX];
-    char command[32];              /* the file name of the program, without its folder; may be empty */
-    uint32_t uid;                  /* who ran it */
-    uint64_t started_ms, ended_ms; /* since 1970 */
-    uint64_t waited_ms;            /* in line */
+    char command[32]; /* the file name of the program, without its folder; may be empty */
+    uint32_t uid;     /* who ran it */
+    uint64_t started_ms, ended_ms;                         /* since 1970 */
+    uint64_t waited_ms;                                    /* in line */
     uint32_t cores_request_permille, cores_limit_permille; /* request 0: none */
     /* GPU time is measured while the tenant has a limit of cores, or company on the GPU. */
     uint64_t work_ms;     /* time in which it had work, as long as it was not paused … */

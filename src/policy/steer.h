@@ -44,6 +44,7 @@ struct sl_steer_spec {
     uint32_t limit_permille;   /* 1000 or more: no limit */
     uint32_t priority;         /* higher numbers go first */
     bool paused;               /* off the GPU until this is false again; others share its part */
+    bool billed; /* its use is counted also where nothing depends on it: alone, without a limit */
 };
 
 /* The sum over a tenant's processes; times and counts only grow. */

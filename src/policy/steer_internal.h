@@ -63,8 +63,9 @@ enum turns {
 #define TUNE_MOST 5U
 struct tune {
     const uint32_t *slices_us; /* to choose from; NULL: not begun */
-    uint32_t at, left, runs; /* the slice in use, its periods left, and the runs since all were tried */
-    bool fresh, settles;     /* this period shows nothing; nor does this run */
+    uint32_t at, left,
+        runs;            /* the slice in use, its periods left, and the runs since all were tried */
+    bool fresh, settles; /* this period shows nothing; nor does this run */
     uint32_t light;
     /* Of the running period: its start, and what was used at that time, by the light and by the busy tenants. */
     uint64_t since_ns, light_ns, busy_ns;

@@ -609,7 +609,7 @@ static bool metered(const struct sl_steer *s, const struct tenant *t)
     const struct tenant *o;
     if (t->spec.paused || (!active(s, t) && t->order.off_until_ns <= s->now_ns))
         return false;
-    if (limited(t))
+    if (limited(t) || t->spec.billed)
         return true;
     FOR_EACH_TENANT(s, o)
     if (meet(t, o) && lately(s, o, TOP_LINGERS_NS))

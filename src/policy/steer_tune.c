@@ -81,8 +81,8 @@ static void begin_period(struct tune *tune, const struct used *u, uint64_t now_n
 static void judge_run(const struct sl_steer *s, const struct tenant *t, struct tune *tune,
                       uint64_t need_permille, bool together)
 {
-    bool unreached = s->now_ns > tune->in_use_ns + UNREACHED_NS &&
-                     s->now_ns > t->capped_until_ns + UNREACHED_NS;
+    bool unreached =
+        s->now_ns > tune->in_use_ns + UNREACHED_NS && s->now_ns > t->capped_until_ns + UNREACHED_NS;
     if (!tune->settles)
         tune->lacks[tune->at] =
             together ? tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH : unreached;

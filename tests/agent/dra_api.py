@@ -198,11 +198,12 @@ def device(request, name):
     return {"request": request, "driver": "gpu.sluice.io", "pool": "node-1", "device": name}
 
 
-def claim(name, uid, results, config=None, annotations=None, pod="pod-1"):
+def claim(name, uid, results, config=None, annotations=None, pod="pod-1", pod_uid=None):
+    """A claim of a pod of its own, unless pod_uid says that another claim is the same pod's."""
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": "default", "uid": uid,
                          "annotations": annotations or {}},
-            "status": {"reservedFor": [{"resource": "pods", "name": pod, "uid": "u-" + pod}],
+            "status": {"reservedFor": [{"resource": "pods", "name": pod, "uid": pod_uid or "u-" + name}],
                        "allocation": {"devices": {"results": results, "config": config or []}}}}
 
 

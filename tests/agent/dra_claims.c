@@ -86,6 +86,49 @@ static void test_a_claim(void **state)
         parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c, &err), 0);
 }
 
+/* A request that names no time uses what is idle, unless a configuration says how much. */
+static void test_idle(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *requests, *config;
+        bool idle;
+    } cases[] = {
+        {"[{\"name\":\"gpu\",\"exactly\":{\"capacity\":{\"requests\":{\"memory\":\"10Gi\"}}}}]",
+         "[]", true},
+        {"[{\"name\":\"gpu\",\"exactly\":{}}]", "[]", true},
+        {"[{\"name\":\"gpu\",\"exactly\":{\"capacity\":{\"requests\":{\"cores\":\"30\"}}}}]", "[]",
+         false},
+        {"[{\"name\":\"gpu\",\"exactly\":{}}]",
+         "[" CONFIG("FromClass", ",\"cores\":{\"limit\":80}") "]", false},
+        {"[{\"name\":\"gpu\",\"firstAvailable\":[{\"name\":\"large\",\"capacity\":{\"requests\":"
+         "{\"cores\":\"60\"}}},{\"name\":\"small\"}]}]",
+         "[]", true},
+        {"[{\"name\":\"gpu\",\"firstAvailable\":[{\"name\":\"large\"},{\"name\":\"small\","
+         "\"capacity\":"
+         "{\"requests\":{\"cores\":\"30\"}}}]}]",
+         "[]", false},
+        {"[{\"name\":\"gpus\",\"exactly\":{}}]", "[]", false},
+        {"7", "[]", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sl_claim c;
+        json_t *o = claim_of("[" SHARE "]", cases[i].config);
+        json_t *requests = json_loads(cases[i].requests, JSON_DECODE_ANY, NULL);
+        assert_non_null(requests);
+        json_object_set_new(o, "spec", json_pack("{s:{s:o}}", "devices", "requests", requests));
+        assert_int_equal(sl_claim_parse(o, "n1", UID, &c, NULL), 0);
+        if (c.result[0].idle != cases[i].idle)
+            fail_msg("%s", cases[i].requests);
+        uint32_t before = c.result[0].share.limit_permille;
+        struct sl_config config = {.fractional.allow = SL_CONFIG_ALLOW_DEFAULT};
+        config.fractional.allow.burst = 60;
+        assert_int_equal(sl_allow_claim(&config, &c, NULL), 0);
+        assert_int_equal(c.result[0].share.limit_permille, cases[i].idle ? 600 : before);
+        json_decref(o);
+    }
+}
+
 static void refused(const char *results, const char *config, int code, const char *part)
 {
     struct sl_claim c;
@@ -453,6 +496,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_claim),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_quantities),

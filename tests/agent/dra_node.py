@@ -178,6 +178,60 @@ class Share(Case):
         self.assertEqual(n.unprepare(1)["error"], "")
         self.gone()
 
+    def test_two_claims_of_one_pod(self):
+        """A container is one tenant, so it can have the share of one claim; two containers can have one each."""
+        n = self.node
+        n.start()
+        for i in (1, 2):
+            n.claim(i, [share(share_id=f"s{i}")], pod_uid="u")
+
+        def pod(*containers):
+            n.api.put("/api/v1/namespaces/default/pods/pod-1", {
+                "metadata": {"name": "pod-1"},
+                "spec": {"resourceClaims": [{"name": "x", "resourceClaimName": "claim-1"},
+                                            {"name": "y", "resourceClaimTemplateName": "t"}],
+                         "containers": [{"name": "c" + "".join(used), "resources": {"claims": [{"name": u} for u in used]}}
+                                        for used in containers]},
+                "status": {"resourceClaimStatuses": [{"name": "y", "resourceClaimName": "claim-2"}]}})
+        pod("xy")
+        both = n.call("prepare", *(f"default/claim-{i}/{uid(i)}" for i in (1, 2)))
+        errors = sorted(c["error"] for c in both.values())
+        self.assertEqual(errors[0], "")
+        self.assertIn("container cxy uses shares of two claims", errors[1])
+        self.assertIn("SluiceConfigInvalid default/pod-1", n.events())
+        self.assertEqual((len(n.tenants()), len(n.checkpoint())), (1, 1))
+        # Kubelet tries again, after a restart too; the message stays, and what is prepared stays alone.
+        n.stop()
+        n.start()
+        self.assertIn("two claims", n.prepare(2)["error"] + n.prepare(1)["error"])
+        self.assertEqual(len(n.tenants()), 1)
+        # The same claims in two containers are two tenants.
+        pod("x", "y")
+        for i in (1, 2):
+            self.assertEqual(n.prepare(i)["error"], "")
+        self.assertEqual(len(n.tenants()), 2)
+        for i in (1, 2):
+            self.assertEqual(n.unprepare(i)["error"], "")
+        self.gone()
+
+    def test_memory_alone(self):
+        """Who names no time takes what is idle, as a HAMi pod with gpumem alone; and is sure of the least."""
+        n = self.node
+        n.start()
+        for i in (1, 2):
+            claim = n.claim(i, [share(memory="10Gi", cores="1", share_id=f"s{i}")])
+            claim["spec"] = {"devices": {"requests": [{"name": "gpu", "exactly": {
+                "deviceClassName": "gpu.sluice.io", "capacity": {"requests": {"memory": "10Gi"}}}}]}}
+            self.assertEqual(n.prepare(i)["error"], "")
+            tenant = n.tenants()[uid(i) + "-0"]
+            self.assertEqual((tenant["cores_request_percent"], tenant["cores_limit_percent"]), (1, 100))
+        status = until("the claim's status is written",
+                       lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")])[0]["status"]["devices"][0]
+        self.assertEqual(status["data"]["cores"], "1:100")
+        for i in (1, 2):
+            self.assertEqual(n.unprepare(i)["error"], "")
+        self.gone()
+
     def test_refusals(self):
         n = self.node
         n.start()

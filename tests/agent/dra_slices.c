@@ -326,7 +326,10 @@ static void test_a_share(void **state)
     assert_int_equal(quantity(memory, "value"), 143771 * MIB);
     assert_int_equal(quantity(json_object_get(memory, "requestPolicy"), "default"), 140 * GIB);
     const json_t *cores = json_object_get(json_object_get(d, "capacity"), "cores");
-    assert_int_equal(quantity(json_object_get(cores, "requestPolicy"), "default"), 95);
+    assert_int_equal(quantity(json_object_get(cores, "requestPolicy"), "default"), 5);
+    assert_int_equal(
+        quantity(json_object_get(json_object_get(cores, "requestPolicy"), "validRange"), "max"),
+        95);
     const json_t *a = json_object_get(d, "attributes");
     assert_string_equal(
         json_string_value(json_object_get(json_object_get(a, "driverVersion"), "version")),

@@ -163,6 +163,7 @@ static void play_arbiter(void)
                               .launches = 9,
                               .cores_request_permille = 300,
                               .share_1s_permille = 310,
+                              .used_ns = 2500000000,
                               .processes = 1};
     struct sl_msg end;
     (void)strcpy(t.name, "t1");

@@ -4,6 +4,7 @@
 
 usage: fraction_node.py BUILD_DIR [unittest arguments]
 """
+import glob
 import json
 import os
 import random
@@ -15,8 +16,12 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from fraction_world import CTL, GPU, MIB, NODE, SLOTS, SLUICE, Node  # noqa: E402
+from dra_api import claim, share  # noqa: E402
+from fraction_world import BUILD, CTL, GPU, MIB, NODE, SLOTS, SLUICE, Node  # noqa: E402
 from waiting import until  # noqa: E402
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/"
+DRA_WORLD = os.path.join(BUILD, "tests/agent/dra_world")
 
 
 class Case(unittest.TestCase):
@@ -464,6 +469,65 @@ class Release(Case):
         until("a's tenant is removed", lambda: list(n.tenants()) == ["b/main"])
         self.has("b", n.slot(1), 1001)
         self.assertEqual(list(n.specs()), [n.slot(1)])
+
+    def test_claims_of_a_driver_that_left(self):
+        """From claims to slots without draining: a claim's tenant goes with its pod, though nobody unprepares it."""
+        n = self.node
+        self.start_two()
+        folder = n.path("dra")
+        for name in ("registry", "state", "plugin"):
+            os.makedirs(os.path.join(folder, name))
+        driver = subprocess.Popen([DRA_WORLD, "node", folder, n.path("root"), n.api.url, n.arb, n.cdi], env=n.env,
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            until("the driver is ready", lambda: "READY" in driver.stdout.readline())
+            for i, pod in enumerate(("kept", "lost", "again")):
+                uid = f"0c6a9f4e-0000-4000-8000-00000000000{i}"
+                n.api.put(f"{CLAIMS}{pod}-gpu", claim(f"{pod}-gpu", uid, [share(share_id=f"s{i}", memory="10Gi", cores="10")],
+                                                      pod=pod))
+                said = subprocess.run([DRA_WORLD, "kubelet", f"{folder}/plugin/dra.sock", "prepare", "v1",
+                                       f"default/{pod}-gpu/{uid}"], capture_output=True, text=True, env=n.env, check=True)
+                self.assertEqual(json.loads(said.stdout)[uid]["error"], "")
+        finally:
+            driver.kill()
+            driver.wait()
+            driver.stdout.close()
+
+        def pod(name, claim_name):
+            n.api.put(f"/api/v1/namespaces/default/pods/{name}", {
+                "metadata": {"name": name, "uid": "u"}, "status": {"phase": "Running", "resourceClaimStatuses": [
+                    {"name": "gpu", "resourceClaimName": claim_name}]}})
+
+        def claims():
+            return sorted(t["about"]["claim"] for t in n.tenants().values() if "claim" in t["about"])
+        for name in ("kept", "lost"):
+            pod(name, f"{name}-gpu")
+        pod("again", "another")  # of the same name, a successor
+        self.assertEqual(claims(), ["again-gpu", "kept-gpu", "lost-gpu"])
+        n.stop(signal.SIGKILL)
+        n.start()
+        until("the tenant of a pod that has a successor is removed", lambda: claims() == ["kept-gpu", "lost-gpu"])
+        n.api.delete("/api/v1/namespaces/default/pods/lost")
+        until("the tenant of a pod that is gone is removed", lambda: claims() == ["kept-gpu"])
+        until("with their specs", lambda: len(glob.glob(n.cdi + "/*claim*")) == 1)
+        self.assertEqual(sorted(n.tenants()), ["a/main", "b/main", "kept/"])
+
+    def test_forgotten_by_hand(self):
+        """sluice forget: for a pod whose end nobody can tell."""
+        n = self.node
+        self.start_two()
+        n.stop(signal.SIGKILL)
+        name = n.tenants()["a/main"]["name"]
+        done = subprocess.run([SLUICE, "forget", name, "--dir", n.arb], capture_output=True, text=True, env=n.env, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, f"{name}: forgotten; 1000 MiB of GPU memory were promised to pod team/a\n")
+        self.assertEqual(list(n.tenants()), ["b/main"])
+        again = subprocess.run([SLUICE, "forget", name, "--dir", n.arb], capture_output=True, text=True, env=n.env, check=False)
+        self.assertEqual(again.returncode, 1)
+        self.assertIn(name, again.stderr)
+        n.start()  # the container starts again, and has what it was promised
+        self.assertEqual(n.prestart(n.slot(0)), [""])
+        self.has("a", n.slot(0), 1000)
 
     def test_specs_of_tenants_that_are_not_there(self):
         n = self.node

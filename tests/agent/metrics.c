@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics' text: word for word for a small node, by the format's grammar, and against docs/metrics.md. */
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,12 +38,17 @@ static struct sl_metrics_resource resources[] = {
 static const struct sl_podres_device device = {"nvidia.com/gpu", "GPU-1::0", "default", "train-0",
                                                "main"};
 static struct sl_metrics_allocation held[] = {{&device, "GPU-1"}};
+static struct sl_metrics_vm vms[] = {
+    {"nvidia.com/GH100_H200_SXM_141GB", "0000:3b:00.0", "passthrough", "0000:3b:00.0", "", true},
+    {"nvidia.com/NVIDIA_L40S-8Q", "0000:4e:00.4", "vgpu-vf", "0000:4e:00.0", "NVIDIA L40S-8Q",
+     false},
+};
 static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
-     0.301, 1.5, 77, 2, 3},
-    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 1.5, 77,
-     2, 3},
-    {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0},
+     0.301, 12.25, 1.5, 77, 2, 3},
+    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 12.25,
+     1.5, 77, 2, 3},
+    {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0, 0},
 };
 static const uint64_t bounds[] = {250000, 1000000000, UINT64_MAX}, taken[] = {4, 1, 1};
 
@@ -61,6 +67,8 @@ static struct sl_metrics everything(void)
         .resource_count = 2,
         .allocation = held,
         .allocation_count = 1,
+        .vm = vms,
+        .vm_count = 2,
         .tenant = tenants,
         .tenant_count = 3,
         .agent = {.version = "0.1.0",
@@ -208,6 +216,7 @@ static void by_the_grammar(void **state)
 {
     (void)state;
     struct sl_metrics m = everything(), nothing = {0};
+    m.names = SL_METRICS_SLUICE | SL_METRICS_HAMI | SL_METRICS_DCGM;
     const struct sl_metrics *both[] = {&m, &nothing};
     for (size_t i = 0; i < 2; i++) {
         struct grammar *g = calloc(1, sizeof(*g));
@@ -256,6 +265,76 @@ static void unknown_is_left_out(void **state)
     free(text);
 }
 
+static void under_the_names_of_others(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "HostGPUMemoryUsage{deviceidx=\"0\",deviceuuid=\"GPU-a\",devicetype=\"NVIDIA H200\"} "
+        "4294967296\n",
+        "HostCoreUtilization{deviceidx=\"0\",deviceuuid=\"GPU-a\",devicetype=\"NVIDIA H200\"} 25\n",
+        "vGPU_device_memory_limit_in_bytes{podnamespace=\"team-a\",podname=\"train-0\",ctrname="
+        "\"main\",vdeviceid=\"1\","
+        "deviceuuid=\"GPU-b\"} 1073741824\n",
+        "Device_utilization_desc_of_container{podnamespace=\"team-a\",podname=\"train-0\",ctrname="
+        "\"main\","
+        "vdeviceid=\"0\",deviceuuid=\"GPU-a\"} 30.1\n",
+        "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",pci_bus_id=\"00000000:1B:00.0\",device="
+        "\"nvidia0\",modelName="
+        "\"NVIDIA H200\",Hostname=\"node-1\"} 4096\n",
+        "DCGM_FI_DEV_FB_FREE{gpu=\"0\"",
+        "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\""};
+    struct sl_metrics m = everything();
+    m.names = SL_METRICS_HAMI | SL_METRICS_DCGM;
+    char *text = text_of(&m);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no %s in:\n%s", lines[i], text);
+    assert_null(strstr(text, "sluice_"));
+    assert_null(strstr(text, "odd"));                           /* a tenant without a pod */
+    assert_null(strstr(text, "DCGM_FI_DEV_FB_FREE{gpu=\"1\"")); /* not known */
+    free(text);
+}
+
+static void words_for_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned names;
+    } good[] = {
+        {"sluice", 1}, {"hami", 2}, {"dcgm,sluice", 5}, {"sluice,hami,dcgm", 7}, {"hami,hami", 2}};
+    static const char *const bad[] = {"",      ",",    "sluice,",     ",hami",
+                                      "hamis", "HAMI", "sluice hami", "dcgm,,hami"};
+    unsigned names;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(sl_metrics_names_parse(good[i].text, &names), 0);
+        assert_int_equal(names, good[i].names);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(sl_metrics_names_parse(bad[i], &names), -EINVAL);
+}
+
+/* Every name of others is in the docs, and is written as the format wants it. */
+static void others_as_documented(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define OTHER(whose, name, type, help, factor, ...) name,
+#include "agent/metrics/metrics_others.def"
+#undef OTHER
+    };
+    char page[32768], row[80];
+    FILE *f = fopen(METRICS_DOC, "re");
+    assert_non_null(f);
+    page[fread(page, 1, sizeof(page) - 1, f)] = '\0';
+    (void)fclose(f);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(row, sizeof(row), "`%s`", names[i]);
+        if (!strstr(page, row))
+            fail_msg("docs/metrics.md does not have %s", names[i]);
+    }
+}
+
 /* Every family is in the docs with its type, and the docs have no other. */
 static void as_documented(void **state)
 {
@@ -299,7 +378,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(word_for_word),       cmocka_unit_test(by_the_grammar),
         cmocka_unit_test(unknown_is_left_out), cmocka_unit_test(what_is_not_there_is_not_down),
-        cmocka_unit_test(as_documented),
+        cmocka_unit_test(as_documented),       cmocka_unit_test(under_the_names_of_others),
+        cmocka_unit_test(words_for_names),     cmocka_unit_test(others_as_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,12 @@ static void precedence(void **state)
     assert_true(opt.labels);
     assert_string_equal(opt.metrics_address, ""); /* but here nothing says something */
     assert_string_equal(opt.state_dir_host, opt.state_dir);
+    assert_int_equal(opt.names, 1);
     sl_agent_options_clear(&opt);
+    assert_int_equal(parse_in(env, "--metrics-names=sluice,dcgm", (char *)NULL), 0);
+    assert_int_equal(opt.names, 5);
+    sl_agent_options_clear(&opt);
+    assert_int_equal(parse_in(env, "--metrics-names=prometheus", (char *)NULL), -EINVAL);
     assert_int_equal(parse_in(env, "--dra=false", "--state-dir", "/a", "--labels=0", (char *)NULL),
                      0);
     assert_string_equal(opt.node_name, "from-env");

@@ -83,6 +83,29 @@ static void test_hami_words(void **state)
     assert_false(sl_request_allows(&r, "NVIDIA H200", "GPU-2"));
 }
 
+/* A pod that asks for MIG or MPS by HAMi's annotation gets neither, so it is not let in with less. */
+static void test_hami_mode(void **state)
+{
+    (void)state;
+    struct sl_request r;
+    static const char *const limits[] = {"'nvidia.com/gpu':'1','nvidia.com/gpumem':'8000'",
+                                         "'nvidia.com/gpu':'1'"};
+    for (size_t i = 0; i < 2; i++) {
+        refused(limits[i], "'annotations':{'nvidia.com/vgpu-mode':'mig'}", "",
+                "nvidia.com/vgpu-mode \"mig\" asks for a mode");
+        refused(limits[i], "'annotations':{'nvidia.com/vgpu-mode':'mps'}", "", "remove");
+        refused(limits[i], "'annotations':{'nvidia.com/vgpu-mode':7}", "", "remove");
+        assert_true(read_pod(limits[i], "'annotations':{'nvidia.com/vgpu-mode':'hami-core'}", "",
+                             &r, NULL) > 0);
+        assert_true(read_pod(limits[i], "'annotations':{'nvidia.com/vgpu-mode':'mig,hami-core'}",
+                             "", &r, NULL) > 0);
+        assert_true(read_pod(limits[i], "'annotations':{'nvidia.com/vgpu-mode':''}", "", &r, NULL) >
+                    0);
+    }
+    assert_int_equal(read_pod("", "'annotations':{'nvidia.com/vgpu-mode':'mig'}", "", &r, NULL),
+                     SL_DIALECT_NOTHING);
+}
+
 static void test_plain_and_nothing(void **state)
 {
     (void)state;
@@ -108,6 +131,14 @@ static void test_volcano(void **state)
          3000, 0, 50);
     asks("'volcano.sh/vgpu-number':'1','volcano.sh/vgpu-memory-percentage':'25'", 1, 0, 25, 0);
     asks("'volcano.sh/vgpu-number':'1'", 1, 0, 100, 100);
+    /* Its plugin before vGPU: MiB of one card, or whole cards. */
+    asks("'volcano.sh/gpu-memory':'1024'", 1, 1024, 0, 0);
+    asks("'volcano.sh/gpu-number':2", 2, 0, 100, 100);
+    refused("'volcano.sh/gpu-memory':'1Gi'", "", "", "whole number of MiB");
+    refused("'volcano.sh/gpu-number':2,'volcano.sh/gpu-memory':1024", "", "",
+            "write only one of them");
+    refused("'volcano.sh/vgpu-memory':2048,'volcano.sh/gpu-memory':1024", "", "",
+            "both volcano.sh/vgpu-memory and volcano.sh/gpu-memory");
 }
 
 static void test_gpushare(void **state)
@@ -256,7 +287,7 @@ int main(void)
         cmocka_unit_test(test_volcano),    cmocka_unit_test(test_plain_and_nothing),
         cmocka_unit_test(test_gpushare),   cmocka_unit_test(test_kubeshare),
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_containers),
-        cmocka_unit_test(test_annotation),
+        cmocka_unit_test(test_annotation), cmocka_unit_test(test_hami_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -336,11 +336,60 @@ static void test_review(void **state)
     }
 }
 
+/* What has no effect is said to whoever creates the pod, who gets the pod all the same. */
+static void test_warnings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *metadata, *words; /* NULL: no warning */
+    } cases[] = {
+        {"'labels':{'sharedgpu/gpu_limit':'0.5','sharedgpu/min_available':'3'}",
+         "sharedgpu/min_available \"3\" has no effect"},
+        {"'labels':{'sharedgpu/gpu_limit':'0.5','sharedgpu/group_headcount':'5'}",
+         "placed one by one"},
+        {"'labels':{'sharedgpu/gpu_limit':'0.5','sharedgpu/min_available':'1'}", NULL},
+        {"'annotations':{'sharedgpu/gpu_limit':'0.5','hami.io/gpu-scheduler-policy':'mutex'}",
+         "hami.io/gpu-scheduler-policy \"mutex\""},
+        {"'annotations':{'sharedgpu/gpu_limit':'0.5','hami.io/gpu-scheduler-policy':'binpack'}",
+         NULL},
+    };
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++)
+        for (int how = 0; how < 2; how++) {
+            struct sl_mutation m;
+            json_t *pod = pod_of("", cases[i].metadata, "");
+            mutated(pod, how ? &dra : &slots, &m);
+            assert_non_null(m.patch);
+            assert_int_equal(json_array_size(m.warnings), cases[i].words ? 1 : 0);
+            char *text = sl_review_allow("u", m.patch, m.warnings);
+            json_t *j = json_loads(text, 0, NULL);
+            if (cases[i].words)
+                assert_non_null(strstr(text_at(j, "response/warnings/0"), cases[i].words));
+            else
+                assert_null(at(j, "response/warnings"));
+            json_decref(j);
+            free(text);
+            sl_mutation_free(&m);
+            json_decref(pod);
+        }
+    /* A quote that is cut inside a character is no reason to say nothing. */
+    struct sl_mutation m;
+    json_t *pod = pod_of(
+        "'nvidia.com/gpumem':'5'",
+        "'annotations':{'sharedgpu/min_available':"
+        "'\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+        "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9x\xc3\xa9'}",
+        "");
+    mutated(pod, &slots, &m);
+    assert_int_equal(json_array_size(m.warnings), 1);
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
 static void test_answers(void **state)
 {
     (void)state;
     json_t *patch = json_pack("[{s:s}]", "a", "b");
-    char *text = sl_review_allow("u", patch);
+    char *text = sl_review_allow("u", patch, NULL);
     json_t *j = json_loads(text, 0, NULL);
     assert_string_equal(text_at(j, "response/patch"), "W3siYSI6ImIifV0=");
     assert_string_equal(text_at(j, "response/patchType"), "JSONPatch");
@@ -405,17 +454,12 @@ static void test_long_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claim),
-        cmocka_unit_test(test_claim_kinds),
-        cmocka_unit_test(test_untouched),
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_review),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_init_alone),
-        cmocka_unit_test(test_privileged),
-        cmocka_unit_test(test_plain_by_dra),
-        cmocka_unit_test(test_denials_that_cut),
+        cmocka_unit_test(test_claim),        cmocka_unit_test(test_claim_kinds),
+        cmocka_unit_test(test_untouched),    cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_review),
+        cmocka_unit_test(test_warnings),     cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_init_alone),   cmocka_unit_test(test_privileged),
+        cmocka_unit_test(test_plain_by_dra), cmocka_unit_test(test_denials_that_cut),
         cmocka_unit_test(test_long_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,9 @@ static void test_quota(void **state)
     assert_int_equal(sl_quota_check(&q, c, "ns", 10240, 0, &err), 0);
     quota_set(&q, "more", "'limits.aliyun.com/gpu-mem':'2'"); /* GiB; the strictest counts */
     assert_int_equal(sl_quota_check(&q, c, "ns", 2049, 0, &err), -EDQUOT);
+    quota_set(&q, "more", "'requests.volcano.sh/gpu-memory':'1024'");
+    assert_int_equal(sl_quota_check(&q, c, "ns", 1024, 0, &err), 0);
+    assert_int_equal(sl_quota_check(&q, c, "ns", 1025, 0, &err), -EDQUOT);
     sl_quota_gone(&q, "ns", "more");
     sl_quota_gone(&q, "ns", "gpus");
     assert_int_equal(sl_quota_check(&q, c, "ns", 999999, 999, &err), 0);

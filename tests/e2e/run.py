@@ -25,6 +25,7 @@ import test_strategies  # noqa: F401  registers its tests
 import test_recovery  # noqa: F401
 import test_dra  # noqa: F401
 import test_fractions  # noqa: F401
+import test_explain  # noqa: F401
 import test_dra_acceptance  # noqa: F401
 import test_dra_shares  # noqa: F401
 import test_dra_mps  # noqa: F401
@@ -32,6 +33,9 @@ import test_dra_reboot  # noqa: F401
 import test_dra_four  # noqa: F401
 import test_dra_rights  # noqa: F401
 import test_dialects  # noqa: F401
+import test_vm  # noqa: F401
+import test_chart  # noqa: F401
+import test_uninstall  # noqa: F401
 
 CANNOT_RUN = 2
 

@@ -206,6 +206,27 @@ def kubeshare(w, way):
                             schedulerName="kubeshare-scheduler"), 3000, (50, 100))
 
 
+def volcano_card(w, way):
+    """Volcano's plugin before vGPU: MiB of one card."""
+    return runs(w, way, pod("gpu-pod1", {"volcano.sh/gpu-memory": 1024}, schedulerName="volcano"),
+                1024, (1 if way == "dra" else 0.1, 100))
+
+
+def less_than_asked(w, way):
+    """What is not served is refused or said: HAMi's dynamic MIG, KubeShare's gangs."""
+    begin(w, way)
+    mig = pod("gpu-pod", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000}, annotations={"nvidia.com/vgpu-mode": "mig"})
+    status, answer = w.api.call("POST", PODS, mig)
+    check(status >= 400 and "nvidia.com/vgpu-mode" in answer["message"], f"{status}: {answer}")
+    gang = pod("gang", labels={"sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1.0", "sharedgpu/min_available": "3"},
+               schedulerName="kubeshare-scheduler")
+    done = w.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(gang), check=False)
+    check(done.returncode == 0 and "Warning: sharedgpu/min_available" in done.stderr, done.stderr)
+    w.wait_running("gang")
+    gone(w, way, "gang")
+    return answer["message"]
+
+
 def together(w, way):
     """All four on one card at once, and one more than it has time for."""
     begin(w, way)
@@ -287,7 +308,8 @@ def hami_percentage_of_two(w, way):
 def register():
     for way in OVERLAY:
         for name, function in (("hami", hami), ("hami_percentage", hami_percentage), ("volcano", volcano),
-                               ("gpushare", gpushare), ("kubeshare", kubeshare), ("all_on_one_card", together)):
+                               ("volcano_card", volcano_card), ("gpushare", gpushare), ("kubeshare", kubeshare),
+                               ("all_on_one_card", together), ("less_than_asked", less_than_asked)):
             test(f"dialects.{way}.{name}")(lambda w, f=function, way=way: f(w, way))
         for name, function in (("hami_gputype", hami_type), ("hami_two_gpus", hami_two),
                                ("volcano_two_gpus", volcano_two), ("hami_percentage_of_two", hami_percentage_of_two)):

@@ -263,6 +263,36 @@ def wrong(w):
     return f"\"{notes[0]}\""
 
 
+@test("dra.memory_alone_takes_the_idle_time")
+def memory_alone(w):
+    """Two claims that name memory only share a card; a HAMi pod with gpumem alone has the same."""
+    nobody(w)
+    only = share(w, "10Gi", None)
+    for name in ("first", "second"):
+        pod(w, name, only)
+    w.wait_running("first", "second")
+    for name in ("first", "second"):
+        tenant = tenant_of(w, name)
+        same(f"time of {name}", (tenant["cores_request_percent"], tenant["cores_limit_percent"]), (1, 100))
+        same(f"memory in {name}", [d["mib"] for d in w.sees(name)["cuda"]], [10240])
+    w.delete("first", "second")
+    claims_gone(w)
+
+
+@test("dra.two_claims_of_one_container_are_refused")
+def two_claims(w):
+    """A container is one tenant: it would be held to one of the two, and charged for both."""
+    nobody(w)
+    ten, twenty = share(w), share(w, "20Gi", "50")
+    w.pod("two", claims={"a": ten, "b": twenty}, command=("sleep", "1000"))
+    events = wait("an event on two", lambda: pod_events(w, "two", "SluiceConfigInvalid"), 40)
+    check("container main uses shares of two claims" in events[0]["message"], events[0]["message"])
+    check(w.get_pod("two")["status"]["phase"] == "Pending", w.why("two"))
+    w.delete("two")
+    claims_gone(w)
+    return f"\"{events[0]['message']}\""
+
+
 def pods_of_sample(w, name):
     """The sample as it is in deploy/samples, with the tests' image for NVIDIA's."""
     with open(os.path.join(images.TOP, "deploy", "samples", name + ".yaml"), encoding="utf-8") as f:

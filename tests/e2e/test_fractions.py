@@ -6,6 +6,7 @@ import os
 
 import images
 import restarts
+from dra_world import pod as claim_pod, share
 from world import NODE, bare, check, cuda_uuids, same, test, wait
 
 GPU = "nvidia.com/gpu"
@@ -184,3 +185,25 @@ def then_claims(w):
     w.wait_running("whole")
     same("CUDA's devices", cuda_uuids(w.sees("whole")), [bare(w.cards[0])])
     w.delete("whole")
+
+
+@test("fractions.after_claims_that_nobody_unprepared")
+def after_claims(w):
+    """From claims to fractions without draining, and a pod deleted by force: what it was promised ends by itself."""
+    w.clean()
+    w.apply("dra")
+    w.agent()
+    for name, memory in (("kept", "20Gi"), ("lost", "70Gi")):
+        claim_pod(w, name, share(w, memory, "30"))
+    w.wait_running("kept", "lost")
+    w.apply("fractional")
+    w.agent()
+    same("tenants", len(tenants()), 2)
+    w.cluster.kubectl("delete", "pod", "lost", "--force", "--grace-period=0")
+    wait(lambda: f"one tenant, there are {tenants()}", lambda: len(tenants()) == 1, 90)
+    # The one that runs keeps what it has, and goes when the driver is back.
+    same("memory in kept", [d["mib"] for d in w.sees("kept")["cuda"]], [20480])
+    w.apply("dra")
+    w.agent()
+    w.delete("kept")
+    wait(lambda: f"no tenants, there are {tenants()}", lambda: not tenants(), 90)

@@ -3,7 +3,7 @@
 import time
 
 from cluster import Api
-from world import AGENTS, NODE, bare, check, cuda_uuids, ready, same, test, wait
+from world import AGENTS, NODE, bare, cards, check, cuda_uuids, ready, same, test, wait
 
 GPU = "nvidia.com/gpu"
 
@@ -274,6 +274,22 @@ def mig_single(w):
     same("different MIG devices", len({d["uuid"] for d in seen}), 7)
     check(all(16000 <= d["mib"] <= 18432 for d in seen), f"their memory: {seen}")
     w.delete(*names)
+
+
+@test("mig-single.a_card_left_out_is_an_event")
+@cards(2)
+def left_out(w):
+    """An A100 with instances and an H200 without under `single`: the Node says that the H200 is not offered."""
+    w.clean()
+    w.sim("mig", "0", *["1g.10gb"] * 2)
+    w.apply("mig-single")
+    w.agent()
+    w.wait_allocatable({GPU: 2})
+    event = wait("an event on the Node", lambda: [e for e in w.events("ConfigWarning") if "GPU 1 " in e["message"]])
+    w.clean()
+    w.apply("default")
+    w.agent()
+    return f"\"{event[0]['message']}\""
 
 
 @test("mig-mixed.by_profile")

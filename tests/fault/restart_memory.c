@@ -338,8 +338,7 @@ static void hold_at(struct held_point *h, const char *point, unsigned times)
     const char *library = getenv("SLUICE_TEST_PRELOAD_FAULT");
     assert_non_null(library);
     (void)snprintf(h->file, sizeof(h->file), "%s/held", world.dir);
-    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%u:%s", point, times,
-                   h->file);
+    (void)snprintf(h->fault, sizeof(h->fault), "SLUICE_FAULT=hold:%s:%u:%s", point, times, h->file);
     tenant_preload_library("", library, h->preload, sizeof(h->preload));
     h->extra[0] = h->fault;
     h->extra[1] = h->preload;
@@ -533,11 +532,19 @@ static void test_unanswered(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
-        WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
-        WORLD_CASE(test_newcomers), WORLD_CASE(test_half_back),  WORLD_CASE(test_missed),
-        WORLD_CASE(test_back_between), WORLD_CASE(test_slot_of_stopped),
-        WORLD_CASE(test_stopped_inside), WORLD_CASE(test_stalled),
+        WORLD_CASE(test_raised),
+        WORLD_CASE(test_unanswered),
+        WORLD_CASE(test_killed),
+        WORLD_CASE(test_stopped),
+        WORLD_CASE(test_late),
+        WORLD_CASE(test_overhead),
+        WORLD_CASE(test_newcomers),
+        WORLD_CASE(test_half_back),
+        WORLD_CASE(test_missed),
+        WORLD_CASE(test_back_between),
+        WORLD_CASE(test_slot_of_stopped),
+        WORLD_CASE(test_stopped_inside),
+        WORLD_CASE(test_stalled),
     };
     return WORLD_MAIN(tests, argc, argv);
 }

@@ -33,7 +33,7 @@ static void mutate(const struct sl_review *r, const struct sl_mutate_options *op
         bool plain = dra && !m.template_object && json_array_size(m.patch) <= 2;
         FUZZ_CHECK(plain || (m.asks && json_array_size(m.patch) >= 2));
         FUZZ_CHECK(plain || dra == (m.template_object != NULL));
-        char *text = sl_review_allow(r->uid, m.patch);
+        char *text = sl_review_allow(r->uid, m.patch, m.warnings);
         FUZZ_CHECK(text);
         free(text);
     }

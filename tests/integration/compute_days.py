@@ -32,13 +32,14 @@ CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 class Tenant:
     """One `sluice run`, and the work its command reports."""
 
-    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None, program=TENANT, memory=None,
-                 prefix=()):
+    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, compute=None, env=None, program=TENANT,
+                 memory=None, prefix=()):
         command = [*prefix, SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
         command += ["--cores", str(cores)] if cores else []
         command += ["--memory", memory] if memory else []
         command += ["--priority", priority] if priority else []
         command += ["--gpu", gpus or "0"]  # together: the arbiter would give each a card of its own
+        command += ["--compute", compute] if compute else []
         command += ["--", program, *mode]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {})})

@@ -360,6 +360,29 @@ class Refusals(World):
         self.goes_on(self.busy("c", cores="30:100"))
         self.assertEqual(self.gpu()["compute"], "slices")
 
+    def test_used_time_never_goes_down(self):
+        """It is a counter of the bill: it goes on when a card goes over to turns, and back."""
+        a, seen = self.busy("a", cores="50"), [0]
+
+        def used():
+            seen.append(next(t["used_ns"] for t in self.status()["tenants"] if t["name"] == "a"))
+            self.assertGreaterEqual(seen[-1], seen[-2])
+            return seen[-1]
+
+        def grows(how):
+            start = used()
+            self.until(f"more is used by {how}", lambda: used() > start + 100_000_000, 40)
+            self.assertEqual(self.gpu()["compute"], how)
+
+        grows("slices")
+        b = self.busy("b", cores="30", compute="turns")
+        self.until("turns", lambda: self.gpu()["compute"] == "turns", 15)
+        grows("turns")
+        b.kill()
+        self.until("slices again", lambda: self.gpu()["compute"] == "slices" and used(), 40)
+        grows("slices")
+        self.goes_on(a)
+
     def test_what_runs_while_channels_are_off(self):
         """Host functions and copies are not kernels: that they go on is no proof against the driver."""
         a = self.program("a", "gaps", "kernel_us=8000", "gap_us=20000", "count=150", "hold=1", cores="20")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole sluiced and its configuration: every way to change it while it runs, and changes that are no good."""
 import os
+import pathlib
+import shutil
 import signal
 
 from sluiced_node import GPU, Case, main, shared, until
@@ -177,6 +179,39 @@ class Reload(Case):
         self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="ok"}'), 0)
 
 
+    def test_arbiter_away(self):
+        """An arbiter that is back in a moment is no event on the Node; one that cannot run is, and its return too."""
+        node = self.node(api=True)
+        fractional = "version: v1\nsharing: {fractional: {enabled: true, slots: 3}}\n"
+
+        def reasons():
+            return [e["reason"] for e in node.api.events()]
+        node.config(fractional)
+        agent = node.agent()
+        until("the arbiter answers", lambda: agent.metric('sluice_source_up{source="arbiter"}') == 1)
+        with open(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children", encoding="ascii") as f:
+            arbiter, = (int(pid) for pid in f.read().split()
+                        if pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "sluice-arbiter")
+        os.kill(arbiter, signal.SIGKILL)
+        agent.said("signal 9 ended the arbiter: the agent starts another")
+        until("the arbiter answers", lambda: agent.metric('sluice_source_up{source="arbiter"}') == 1)
+        node.config(PLAIN)  # an event that comes after all that were on their way
+        until("an event", lambda: "ConfigAccepted" in reasons())
+        self.assertNotIn("ArbiterDown", reasons())
+        agent.kill(signal.SIGTERM)
+        # As in a pod without the folder.
+        shutil.rmtree(f"{node.folder}/arbiter")
+        node.write("arbiter", "no folder")
+        node.config(fractional)
+        agent = node.agent()
+        agent.said("cannot start the arbiter")
+        until("an event", lambda: "ArbiterDown" in reasons(), 60)
+        words = [e["message"] for e in node.api.events() if e["reason"] == "ArbiterDown"]
+        self.assertIn("deploy/components/fractional", words[0])
+        os.unlink(f"{node.folder}/arbiter")
+        until("the other event", lambda: "ArbiterUp" in reasons(), 60)
+
+
 class Label(Case):
     def files(self, node, **texts):
         os.makedirs(f"{node.folder}/configs", exist_ok=True)
@@ -331,6 +366,24 @@ class Mig(Case):
                          ["NVIDIA_VISIBLE_DEVICES"], mig)
         node.config(PLAIN)
         node.wait(2)
+
+    def test_a_card_left_out_is_an_event(self):
+        """A card without instances under `single`: the Node says that it is not offered, once."""
+        node = self.node("h200x2", api=True)
+        node.ctl("mig", "0", "1g.18gb", "1g.18gb")
+        node.config("version: v1\nflags: {migStrategy: single}\n")
+        agent = node.agent()
+        node.wait(2)
+
+        def words():
+            return [(e["message"], e.get("count", 1)) for e in node.api.events() if e["reason"] == "ConfigWarning"]
+        until("an event", words)
+        self.assertIn("GPU 1 ", words()[0][0])
+        agent.process.send_signal(signal.SIGHUP)
+        node.ctl("mig", "0", "1g.18gb", "1g.18gb", "1g.18gb")
+        agent.process.send_signal(signal.SIGHUP)
+        node.wait(3)
+        self.assertEqual([count for _, count in words()], [1])
 
     def test_instances_change_while_it_runs(self):
         node = self.node("h200x2")

@@ -44,7 +44,7 @@ static struct {
     _Atomic bool stop;
     _Atomic bool answer_measure;
     _Atomic unsigned int measures; /* so many were asked for */
-    _Atomic bool same_ledger; /* adopt the one that is sent */
+    _Atomic bool same_ledger;      /* adopt the one that is sent */
 } arbiter = {.listener = -1, .peer = -1};
 
 static void fresh_pages(void)

@@ -44,6 +44,8 @@ static const struct {
     {"sharing.fractional.allow.burst", {"0", "50", "100"}},
     {"sharing.fractional.allow.resize", {"never", "allocated", "free"}},
     {"sharing.fractional.allow.resizeTo", {"0", "50", "100"}},
+    {"vm.enabled", {"true", "false", "true"}},
+    {"vm.pciIDs", {"/a", "/b b", "/c"}},
     {"imex.channelIDs", {"0", "", "0"}},
     {"imex.required", {"true", "false", "true"}},
     {"health.ignoreXIDs", {"1,2", "all", "48,13"}},
@@ -494,6 +496,35 @@ static void who_may_ask_for_what(void **state)
     sl_config_free(c);
 }
 
+static void virtual_machines(void **state)
+{
+    (void)state;
+    static const char uuid[] = "GPU-7f3c2a10-5e7b-4a44-9d0c-0f1f4f5a6b7c";
+    struct sl_config *c = config_of("{}"), *d;
+    assert_false(c->vm.enabled);
+    assert_string_equal(c->vm.pci_ids, "");
+    check_round_trip(c);
+    sl_config_free(c);
+    c = config_of("vm: {enabled: true, resources: [{pattern: '10de:2335', name: H200_SXM}]}\n"
+                  "sharing: {vgpu: [{name: NVIDIA L40S-8Q, count: 4, devices: ['0000:3b:00.0', "
+                  "GPU-7f3c2a10-5e7b-4a44-9d0c-0f1f4f5a6b7c]}, {name: NVIDIA A40-1Q, count: 64}]}");
+    const struct sl_config_pattern *p = c->vm.resources.item;
+    const struct sl_config_vgpu *v = c->vm.vgpu.item;
+    assert_string_equal(p->name, "nvidia.com/H200_SXM");
+    assert_int_equal(c->vm.vgpu.count, 2);
+    assert_string_equal(v[0].name, "NVIDIA L40S-8Q");
+    assert_int_equal(v[0].devices.count, 2);
+    assert_string_equal(v[0].devices.text[1], uuid);
+    assert_true(v[1].count == 64 && v[1].devices.count == 0);
+    check_round_trip(c);
+    d = config_of("vm: {enabled: true, resources: [{pattern: '10de:2335', name: H200_SXM}]}\n"
+                  "sharing: {vgpu: [{name: NVIDIA L40S-8Q, count: 4, devices: ['0000:3b:00.0', "
+                  "'0000:3c:00.0']}, {name: NVIDIA A40-1Q, count: 64}]}");
+    assert_false(sl_config_equal(c, d));
+    sl_config_free(c);
+    sl_config_free(d);
+}
+
 /* The page has every key, flag and variable of the table. */
 static void the_page_names_everything(void **state)
 {
@@ -507,8 +538,8 @@ static void the_page_names_everything(void **state)
     for (size_t i = 0; i < sl_schema_count; i++) {
         const struct sl_schema_row *row = &sl_schema[i];
         char name[64], word[120];
-        bool block = row->path && strncmp(row->path, "sharing.", 8) == 0 &&
-                     strncmp(row->path, "sharing.fractional", 18) != 0;
+        bool block = row->path && (strncmp(row->path, "sharing.timeSlicing.", 20) == 0 ||
+                                   strncmp(row->path, "sharing.mps.", 12) == 0);
         if (row->path && row->type != SL_TYPE_SECTION && row->type != SL_TYPE_ITEMS) {
             /* Both blocks are one line of the page: sharing.*.resources[].name */
             const char *rest = block ? strchr(row->path + 8, '.') : row->path;
@@ -541,6 +572,7 @@ int main(void)
         cmocka_unit_test(roots_follow_each_other),
         cmocka_unit_test(xids_are_ignored_as_nvidias),
         cmocka_unit_test(shared_entries_in_every_form),
+        cmocka_unit_test(virtual_machines),
         cmocka_unit_test(json_is_yaml),
         cmocka_unit_test(documented_examples_are_accepted),
         cmocka_unit_test(random_files_are_printed_as_read),

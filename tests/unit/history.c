@@ -221,12 +221,12 @@ static void far_more_memory_than_used(void **state)
         uint64_t asked, peak;
         size_t hints;
     } cases[] = {
-        {40 * GIB, 20 * GIB, 0},          /* half is well asked */
-        {40 * GIB, 20 * GIB - 1, 1},      /* less is not */
-        {GIB, GIB / 4, 0},                /* too little to speak of */
-        {SL_HISTORY_NO_LIMIT, GIB, 0},    /* nothing was asked for */
-        {40 * GIB, 0, 0},                 /* it never came to the GPU */
-        {UINT64_MAX - 1, GIB, 1},         /* no overflow */
+        {40 * GIB, 20 * GIB, 0},       /* half is well asked */
+        {40 * GIB, 20 * GIB - 1, 1},   /* less is not */
+        {GIB, GIB / 4, 0},             /* too little to speak of */
+        {SL_HISTORY_NO_LIMIT, GIB, 0}, /* nothing was asked for */
+        {40 * GIB, 0, 0},              /* it never came to the GPU */
+        {UINT64_MAX - 1, GIB, 1},      /* no overflow */
         {UINT64_MAX - 1, UINT64_MAX, 0},
         {2 * GIB, GIB / 10, 1},
     };

@@ -161,10 +161,31 @@ static void nobody_is_held_back_while_nobody_is_behind(void **state)
     assert_int_equal(world->t[0].offs, 0);
 }
 
+/* Alone and without a limit nothing depends on what it uses. It is counted only for who pays for it, and costs nothing of
+ * its speed. */
+static void what_a_lone_tenant_uses_is_counted_for_the_bill(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < 2; id++) {
+        struct sl_steer_spec spec = spec_of(300, 1000);
+        spec.gpu_mask = 1U << id;
+        spec.billed = id == 1;
+        world_add(world, id, spec);
+        (void)world_start(world, id, id, saturating(100 * US));
+    }
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0], 990, 1000);
+    assert_in_range(s.permille[1], 990, 1000);
+    assert_int_equal(stats_of(0).used_ns, 0);
+    assert_in_range(stats_of(1).used_ns, 9800 * MS, 10000 * MS);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(what_a_lone_tenant_uses_is_counted_for_the_bill),
         T(limits_of_a_saturating_tenant),
         T(limits_of_training),
         T(a_light_tenant_pays_for_what_it_uses),

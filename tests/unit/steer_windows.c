@@ -266,20 +266,13 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(who_synchronises_gets_its_share),
-        T(who_synchronises_beside_a_limit),
-        T(windows_end_when_it_stops),
-        T(windows_end_when_the_neighbour_stops),
-        T(a_request_is_not_behind),
-        T(inference_beside_saturating_work),
-        T(limits_beside_inference),
-        T(limits_beside_slower_inference),
-        T(inference_beside_several),
-        T(inference_beside_training_and_another),
-        T(training_beside_saturating_work),
-        T(two_that_synchronise),
-        T(windows_keep_to_the_limit),
-        T(bursts_are_no_full_queue),
+        T(who_synchronises_gets_its_share), T(who_synchronises_beside_a_limit),
+        T(windows_end_when_it_stops),       T(windows_end_when_the_neighbour_stops),
+        T(a_request_is_not_behind),         T(inference_beside_saturating_work),
+        T(limits_beside_inference),         T(limits_beside_slower_inference),
+        T(inference_beside_several),        T(inference_beside_training_and_another),
+        T(training_beside_saturating_work), T(two_that_synchronise),
+        T(windows_keep_to_the_limit),       T(bursts_are_no_full_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,6 +401,12 @@ void sl_devices_refresh(struct sl_devices *d)
         ask(d);
 }
 
+void sl_devices_rescan(struct sl_devices *d)
+{
+    d->fresh = true;
+    sl_devices_refresh(d);
+}
+
 int sl_devices_submit(struct sl_devices *d, sl_devices_job_fn *fn, sl_devices_done_fn *done,
                       void *arg, struct sl_err *err)
 {

@@ -71,6 +71,9 @@ const struct sl_inventory *sl_devices_inventory(const struct sl_devices *devices
 /* Reads now instead of at the next poll. Several calls make one read. */
 void sl_devices_refresh(struct sl_devices *devices);
 
+/* The same, and opens NVML again for it: NVML sees cards that were bound to the driver later only then. */
+void sl_devices_rescan(struct sl_devices *devices);
+
 /*
  * Runs fn(gpu, arg, err) on the worker thread, one job at a time, in order; then done(arg, result, err) on the loop,
  * once, with fn's result. Refuses the job at once (done is not called) while NVML is not open (-ENODEV) or a call is

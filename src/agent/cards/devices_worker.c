@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/cards/devices_internal.h"
 #include "agent/cards/errors.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/xalloc.h"
 
 #define EVENT_RETRY_MAX_NS (30 * SL_NS_PER_S)
@@ -81,8 +80,7 @@ static void ring(struct core *core)
 /* With the lock held; returns with it held. False: the time is over. */
 static bool wait_for(struct core *core, uint64_t until_ns)
 {
-    struct timespec at = {(time_t)(until_ns / SL_NS_PER_S), (long)(until_ns % SL_NS_PER_S)};
-    return pthread_cond_timedwait(&core->changed, &core->lock, &at) == 0;
+    return sl_cond_wait_until(&core->changed, &core->lock, until_ns);
 }
 
 /* ---- opening ---- */
@@ -297,12 +295,8 @@ int sl_core_create(const struct sl_devices_options *options, struct core **ret, 
     core->open_data = options->open_data;
     sl_task_list_init(&core->queue);
     sl_task_list_init(&core->finished);
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&core->lock, NULL);
-    (void)pthread_cond_init(&core->changed, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    sl_cond_init(&core->changed);
     core->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (core->doorbell_fd < 0) {
         int rc = sl_err_errno(err, errno, "cannot make an eventfd");

@@ -60,9 +60,32 @@ static int read_config(const json_t *configs, const char *name_space, const char
     return 0;
 }
 
+/* Does the request say how much time it wants? "gpu" or, of alternatives, "gpu/small". */
+static bool names_cores(const json_t *requests, const char *full)
+{
+    size_t n = strcspn(full, "/"), i, k;
+    const json_t *request, *one;
+    json_array_foreach(requests, i, request)
+    {
+        const char *name = sl_jget_text(request, "name");
+        if (strlen(name) != n || strncmp(name, full, n) != 0)
+            continue;
+        const json_t *asked = json_object_get(request, "exactly");
+        json_array_foreach(json_object_get(request, "firstAvailable"), k, one)
+        {
+            if (full[n] && strcmp(sl_jget_text(one, "name"), full + n + 1) == 0)
+                asked = one;
+        }
+        if (asked)
+            return json_object_get(json_object_get(json_object_get(asked, "capacity"), "requests"),
+                                   "cores") != NULL;
+    }
+    return true; /* no such request: what was allocated is all we know */
+}
+
 /* The device; for a share, the amounts that the scheduler subtracted from the card; then the configs. */
-static int read_result(const json_t *result, const json_t *configs, const char *name_space,
-                       struct sl_claim_result *r, struct sl_err *err)
+static int read_result(const json_t *result, const json_t *configs, const json_t *requests,
+                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
 {
     const json_t *capacity = json_object_get(result, "consumedCapacity");
     const char *memory = sl_jget_text(capacity, "memory"), *cores = sl_jget_text(capacity, "cores");
@@ -91,7 +114,9 @@ static int read_result(const json_t *result, const json_t *configs, const char *
     if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
     r->share.cores_permille = (uint32_t)permille;
-    return read_config(configs, name_space, full, r, err);
+    rc = read_config(configs, name_space, full, r, err);
+    r->idle = !r->share.limit_permille && !names_cores(requests, full);
+    return rc;
 }
 
 static int read_header(const json_t *object, const char *uid, struct sl_claim *c,
@@ -125,6 +150,8 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
     const json_t *devices = json_object_get(
         json_object_get(json_object_get(object, "status"), "allocation"), "devices");
     const json_t *results = json_object_get(devices, "results");
+    const json_t *requests =
+        json_object_get(json_object_get(json_object_get(object, "spec"), "devices"), "requests");
     if (!json_array_size(results))
         return sl_err_set(err, -EAGAIN, SL_E_CLAIM_UNALLOCATED, ret->name_space, ret->name);
     for (size_t i = 0; i < json_array_size(results); i++) {
@@ -137,7 +164,7 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
         if (ret->result_count == SL_CLAIM_RESULTS)
             return sl_err_set(err, -E2BIG, SL_E_CLAIM_DEVICES, ret->name_space, ret->name,
                               SL_CLAIM_RESULTS);
-        rc = read_result(r, json_object_get(devices, "config"), ret->name_space,
+        rc = read_result(r, json_object_get(devices, "config"), requests, ret->name_space,
                          &ret->result[ret->result_count], err);
         if (rc < 0)
             return rc;
@@ -216,6 +243,20 @@ static void join_container(struct sl_claim *claim, const json_t *pod, const json
             if (claim->result[k].group == from)
                 claim->result[k].group = to;
     }
+}
+
+const char *sl_claim_meeting(const json_t *pod, const char *claim, const char *request,
+                             const char *other, const char *other_request)
+{
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            const json_t *c = json_array_get(list, i);
+            if (uses_request(pod, c, claim, request) && uses_request(pod, c, other, other_request))
+                return sl_jget_text(c, "name");
+        }
+    }
+    return NULL;
 }
 
 void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,

@@ -24,6 +24,9 @@ struct sl_claim_result {
     char device[SL_DEVICE_NAME_SIZE];
     char share_id[SL_UID_SIZE]; /* "" for whole devices */
     bool admin;                 /* admin access: observes only, takes nothing */
+    bool
+        idle; /* the request names no cores, and no configuration a limit: it may use the idle time, as far as its
+                  namespace may (sl_allow_claim) */
     struct sl_device_name name;
     struct sl_share
         share; /* GPU not known yet; of whole devices, only the values of a ShareConfig */
@@ -52,6 +55,9 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
 bool sl_claim_several(const struct sl_claim *claim);
 /* Joins the requests that one container of the pod uses: a container can be one tenant only. */
 void sl_claim_join(struct sl_claim *claim, const json_t *pod);
+/* The name of a container that uses this request of one claim and that request of another; NULL: none does. */
+const char *sl_claim_meeting(const json_t *pod, const char *claim, const char *request,
+                             const char *other, const char *other_request);
 /* The pod's containers that use a request of the claim, "a,b"; names that do not fit are left out. */
 void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
                          size_t size);

@@ -14,7 +14,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 /* The administrator wrote the class; only the claim's additions are checked. */
 static int check_result(const struct sl_config_allow *allow, const char *name_space,
-                        const struct sl_claim_result *r, struct sl_err *err)
+                        struct sl_claim_result *r, struct sl_err *err)
 {
     const struct sl_share *s = &r->share, *class = &r->by_class;
     char what[80];
@@ -28,15 +28,17 @@ static int check_result(const struct sl_config_allow *allow, const char *name_sp
     unsigned highest = larger(allow->priority, class->priority);
     int rc = sl_allow_priority(what, name_space, s->priority, highest, err);
     uint32_t furthest = larger(larger(allow->burst * 10, class->limit_permille), s->cores_permille);
-    if (rc == 0)
+    if (rc == 0 && r->idle)
+        r->share.limit_permille = furthest;
+    else if (rc == 0)
         rc = sl_allow_burst(what, name_space, s->limit_permille, furthest, err);
     return rc;
 }
 
-int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim, struct sl_err *err)
+int sl_allow_claim(const struct sl_config *config, struct sl_claim *claim, struct sl_err *err)
 {
     for (size_t i = 0; i < claim->result_count; i++) {
-        const struct sl_claim_result *r = &claim->result[i];
+        struct sl_claim_result *r = &claim->result[i];
         struct sl_config_allow allow = sl_config_allowed(config, claim->name_space);
         if (r->name.kind != SL_DEVICE_SHARE || r->admin)
             continue;

@@ -56,7 +56,8 @@ static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, str
     int rc = dra->ops.mps(dra->data, d->share.gpu, e, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(text, sizeof(text), "%u", (now.cores_permille + 9) / 10);
+    /* The daemon knows an upper bound only. */
+    (void)snprintf(text, sizeof(text), "%u", (now.limit_permille + 9) / 10);
     sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text);
     (void)snprintf(text, sizeof(text), "0=%lluM", (unsigned long long)(now.memory_bytes >> 20));
     sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);

@@ -89,8 +89,7 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
                  const char *message);
 
 /* dra_plan.c: translates a claim to this node's cards, and checks that there is room. Pure. */
-struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
-                                struct sl_err *err);
+struct sl_prepared *sl_dra_plan(struct sl_dra *dra, struct sl_claim *claim, struct sl_err *err);
 /* Would the share fit with its wanted size? */
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d,
                 struct sl_err *err) SL_MUST_CHECK;
@@ -203,8 +202,9 @@ int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, con
                         struct sl_err *err) SL_MUST_CHECK;
 
 /* claim_allow.c: the rights of claims and of their resize annotations, by the rules of allow.h. Pure. */
-/* May the claim have all that it asks for? -EPERM with a sentence: it may not. */
-int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim,
+/* May the claim have all that it asks for? -EPERM with a sentence: it may not. Shares that named no time get the limit
+ * that is allowed. */
+int sl_allow_claim(const struct sl_config *config, struct sl_claim *claim,
                    struct sl_err *err) SL_MUST_CHECK;
 
 /* The rights that all shares of the claim have: of several classes, those of the strictest. */

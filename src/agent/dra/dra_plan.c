@@ -193,8 +193,7 @@ static int check_mps(const struct sl_claim *claim, struct sl_err *err)
     return 0;
 }
 
-struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
-                                struct sl_err *err)
+struct sl_prepared *sl_dra_plan(struct sl_dra *dra, struct sl_claim *claim, struct sl_err *err)
 {
     if (sl_allow_claim(dra->config, claim, err) < 0 || check_mps(claim, err) < 0)
         return NULL;

@@ -154,17 +154,61 @@ static void plan(struct op *op)
         sl_dra_op_commit(op, go_on);
 }
 
+/* Is it a share that a container holds, by libsluice or by MPS? */
+static bool holds_share(const struct sl_prepared_device *d)
+{
+    return d->share_id[0] && !d->admin;
+}
+
+/* The next claim after `p` (NULL: the first) that the same pod has, and that has a share. */
+static const struct sl_prepared *next_of_pod(const struct op *op, const struct sl_prepared *p)
+{
+    for (p = p ? p->next : op->dra->checkpoint.claims; p; p = p->next) {
+        if (strcmp(p->uid, op->uid) == 0 || !op->claim->pod_uid[0] ||
+            strcmp(p->pod_uid, op->claim->pod_uid) != 0)
+            continue;
+        for (size_t i = 0; i < p->device_count; i++)
+            if (holds_share(&p->device[i]))
+                return p;
+    }
+    return NULL;
+}
+
+/* A container has one tenant's directory: with two claims it would be held to one of them, and charged for both. */
+static int check_other_claims(struct op *op, const json_t *pod, struct sl_err *err)
+{
+    const struct sl_claim *claim = op->claim;
+    for (const struct sl_prepared *p = next_of_pod(op, NULL); p; p = next_of_pod(op, p))
+        for (size_t i = 0; i < claim->result_count; i++)
+            for (size_t k = 0; k < p->device_count; k++) {
+                const struct sl_claim_result *r = &claim->result[i];
+                if (!r->share_id[0] || r->admin || !holds_share(&p->device[k]))
+                    continue;
+                const char *container =
+                    sl_claim_meeting(pod, claim->name, r->request, p->name, p->device[k].request);
+                if (container)
+                    return sl_err_set(err, -EINVAL, SL_E_CLAIM_TWO_SHARES, container, p->name,
+                                      claim->name);
+            }
+    return 0;
+}
+
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct op *op = data;
     op->get = NULL;
+    struct sl_err why = SL_ERR_INIT;
+    int rc;
     if (status == 200) {
         sl_claim_join(op->claim, body);
-        plan(op);
+        rc = check_other_claims(op, body, &why);
+        if (rc < 0)
+            refuse(op, rc, &why);
+        else
+            plan(op);
         return;
     }
-    struct sl_err why = SL_ERR_INIT;
-    int rc = sl_err_set(&why, -EIO, SL_E_POD_UNREAD, op->name_space, op->claim->pod, err->msg);
+    rc = sl_err_set(&why, -EIO, SL_E_POD_UNREAD, op->name_space, op->claim->pod, err->msg);
     sl_dra_op_give_up(op, rc, &why);
 }
 
@@ -187,7 +231,7 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         refuse(op, rc, &why);
         return;
     }
-    if (!sl_claim_several(claim) || !claim->pod[0]) {
+    if ((!sl_claim_several(claim) && !next_of_pod(op, NULL)) || !claim->pod[0]) {
         plan(op);
         return;
     }

@@ -75,6 +75,11 @@ SL_ERROR(CLAIM_MPS_SHARES,
     "request %s has strategy mps and several shares for one container (%s, %s), but an MPS client has one daemon and "
     "one limit: ask for one share, or use strategy libsluice",
     "`count: 2`, or two requests in one container, with `strategy: mps`", "write what the message says");
+SL_ERROR(CLAIM_TWO_SHARES,
+    "container %s uses shares of two claims (%.100s and %.100s), but a container is one tenant and would get one of "
+    "them: write both shares as requests of one claim",
+    "two claims with a share each in `resources.claims` of one container; the pod waits",
+    "one claim with two requests; or one claim for each container");
 SL_ERROR(MIG_NEEDS_RESET,
     "GPU %zu changes its MIG mode only when it is reset: drain the node, run `nvidia-smi -mig %d` and reset the GPU",
     "an Ampere card", "do what the message says");

@@ -39,8 +39,9 @@ static json_t *memory_amount(uint64_t mib)
     return json_pack("{s:s}", "value", text);
 }
 
-/* {"default": max, "validRange": {…}}; the step is left out where there is none. */
-static json_t *policy(uint64_t min, uint64_t step, uint64_t max,
+/* {"default": …, "validRange": {…}}; the step is left out where there is none. A claim that does not name the capacity
+ * takes the default: all of it, or the least. */
+static json_t *policy(uint64_t min, uint64_t step, uint64_t max, bool all,
                       void (*format)(uint64_t, char *, size_t))
 {
     char least[40], one[40], greatest[40];
@@ -50,7 +51,7 @@ static json_t *policy(uint64_t min, uint64_t step, uint64_t max,
     json_t *range = json_pack("{s:s,s:s}", "min", least, "max", greatest);
     if (step)
         put(range, "step", json_string(one));
-    return json_pack("{s:s,s:o}", "default", greatest, "validRange", range);
+    return json_pack("{s:s,s:o}", "default", all ? greatest : least, "validRange", range);
 }
 
 static void put_text(json_t *attributes, const char *key, const char *text)
@@ -237,11 +238,12 @@ static void add_share(struct making *m, size_t i)
         return;
     json_t *memory = memory_amount(g->info.memory_total_bytes / MIB);
     put(memory, "requestPolicy",
-        policy(r.memory_min_mib * MIB, r.memory_step_mib * MIB, r.memory_max_mib * MIB,
+        policy(r.memory_min_mib * MIB, r.memory_step_mib * MIB, r.memory_max_mib * MIB, true,
                sl_quantity_binary));
     json_t *cores = amount(100);
+    /* Who names no time takes what is idle (claim.h), and is sure of the least. */
     put(cores, "requestPolicy",
-        policy(r.cores_min, r.cores_step, r.cores_max, sl_quantity_decimal));
+        policy(r.cores_min, r.cores_step, r.cores_max, false, sl_quantity_decimal));
 
     struct engines e = card_engines(m, i);
     struct sl_device_name name = {.kind = SL_DEVICE_SHARE, .gpu = (uint32_t)i};

@@ -30,6 +30,7 @@ struct sl_fraction_options {
     const char *arbiter_dir, *arbiter_dir_host; /* for this process, and for the host */
     const char *sluice_dir_host;                /* of sl_cdi_install_sluice() */
     const char *podres_socket;                  /* NULL: kubelet's usual one */
+    bool claims_too; /* no DRA driver runs here: tenants that one left go with their pods, too */
     /* The cards and the driver now; either may be NULL. Valid until the callback's caller returns. */
     void (*machine)(void *data, const struct sl_inventory **inv, const struct sl_driver **driver);
     /* The node's configuration now: rights of pods, and how GPU time is shared. NULL: the defaults. */

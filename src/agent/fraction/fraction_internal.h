@@ -14,12 +14,17 @@
 #define SL_POD_UID_SIZE   64
 
 /* A tenant of ours at the arbiter, and its slot. */
+#define SL_FRACTION_CLAIM 160
+
 struct sl_fraction_slot {
     struct sl_fraction_slot *next;
     char token[SL_DEVICE_ID_SIZE];
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
+    char claim
+        [SL_FRACTION_CLAIM]; /* the name of its claim, maybe cut: a tenant that a DRA agent left; "": a slot */
     struct sl_fraction *fraction;
+    bool counting;               /* the arbiter was asked whether anybody uses it */
     bool removing;               /* the arbiter was asked to remove it */
     struct sl_kube_call *asking; /* a question to the API server: does the pod still exist? */
 };

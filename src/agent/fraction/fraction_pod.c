@@ -163,15 +163,24 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
                           ret->cores_limit_permille, err);
 }
 
+/* A tenant of a slot, as this agent makes it; or one of a claim, if no DRA driver is here to look after it. */
+static bool read_about(const struct sl_fraction *f, const char *about, struct sl_fraction_slot *s)
+{
+    if (!sl_client_about(about, "namespace", s->space, sizeof(s->space)) ||
+        !sl_client_about(about, "pod", s->pod, sizeof(s->pod)))
+        return false;
+    bool container = sl_client_about(about, "container", s->container, sizeof(s->container));
+    if (sl_client_about(about, "slot", s->token, sizeof(s->token)))
+        return container && sl_client_about(about, "pod-uid", s->uid, sizeof(s->uid));
+    return f->opt.claims_too && sl_client_about(about, "claim", s->claim, sizeof(s->claim)) &&
+           sl_client_about(about, "uid", s->token, sizeof(s->token));
+}
+
 bool sl_fraction_slot_add(struct sl_fraction *f, const char *tenant, const char *about)
 {
     struct sl_fraction_slot *s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
-    if (!sl_client_about(about, "slot", s->token, sizeof(s->token)) ||
-        !sl_client_about(about, "namespace", s->space, sizeof(s->space)) ||
-        !sl_client_about(about, "pod", s->pod, sizeof(s->pod)) ||
-        !sl_client_about(about, "container", s->container, sizeof(s->container)) ||
-        !sl_client_about(about, "pod-uid", s->uid, sizeof(s->uid))) {
+    if (!read_about(f, about, s)) {
         free(s);
         return false;
     }

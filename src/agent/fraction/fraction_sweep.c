@@ -2,7 +2,8 @@
 /*
  * Removes tenants that are left over. Kubelet never says that it takes devices back, so the agent reads its list. But a
  * kubelet that has just started lists nothing. So a tenant whose slot is not listed is removed only when the API
- * server, too, says that its pod is gone or over.
+ * server, too, says that its pod is gone or over. Tenants of claims, which a DRA agent left on the node, are in no such
+ * list: they go when their pod is gone and no process uses them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,11 @@
 
 #include "container/cdi.h"
 #include "agent/fraction/fraction_internal.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
 
@@ -43,7 +46,8 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
 static int remove_spec(void *data, struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
-    if (sl_cdi_remove(slot->fraction->opt.cdi_dir, SL_CDI_SLOT, slot->token, err) < 0)
+    if (sl_cdi_remove(slot->fraction->opt.cdi_dir, slot->claim[0] ? SL_CDI_CLAIM : SL_CDI_SLOT,
+                      slot->token, err) < 0)
         sl_fraction_say(slot->fraction, "cannot remove a left-over spec", err);
     return 0;
 }
@@ -64,12 +68,53 @@ void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 
 /* --- is the pod still there? --------------------------------------------------------------------- */
 
+/* A claim may be shared: the tenant names its first pod, and another may be using it. */
+static void counted(void *data, struct sl_client_status *status, const struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = data;
+    bool used = false;
+    slot->counting = false;
+    if (!status) {
+        sl_fraction_say(slot->fraction, "cannot find out who uses a claim's tenant", err);
+        return;
+    }
+    for (size_t i = 0; i < status->tenant_count; i++)
+        used |= strcmp(status->tenant[i].name, slot->tenant) == 0 && status->tenant[i].processes;
+    sl_client_status_free(status);
+    if (!used)
+        sl_fraction_slot_remove(slot);
+}
+
+/* Does the pod use the slot's claim? The claim's name may be cut, in the tenant. */
+static bool uses_claim(const json_t *pod, const struct sl_fraction_slot *slot)
+{
+    const json_t *lists[] = {
+        json_object_get(json_object_get(pod, "spec"), "resourceClaims"),
+        json_object_get(json_object_get(pod, "status"), "resourceClaimStatuses")};
+    for (size_t l = 0; l < SL_ARRAY_LEN(lists); l++)
+        for (size_t i = 0; i < json_array_size(lists[l]); i++)
+            if (strncmp(sl_jget_text(json_array_get(lists[l], i), "resourceClaimName"), slot->claim,
+                        strlen(slot->claim)) == 0)
+                return true;
+    return false;
+}
+
+static bool is_gone(const json_t *pod, const struct sl_fraction_slot *slot)
+{
+    bool another =
+        slot->claim[0] ? !uses_claim(pod, slot) : strcmp(sl_kube_meta(pod, "uid"), slot->uid) != 0;
+    return another || sl_fraction_pod_state(pod) == SL_POD_OVER;
+}
+
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
+    bool gone = status == 404 || (status == 200 && is_gone(body, slot));
     slot->asking = NULL;
-    if (status == 404 || (status == 200 && (strcmp(sl_kube_meta(body, "uid"), slot->uid) != 0 ||
-                                            sl_fraction_pod_state(body) == SL_POD_OVER)))
+    if (gone && slot->claim[0]) {
+        slot->counting = true;
+        sl_leases_status(slot->fraction->leases, true, counted, slot);
+    } else if (gone)
         sl_fraction_slot_remove(slot);
     else if (status != 200)
         sl_fraction_say(slot->fraction, "cannot find out whether pods are gone", err);
@@ -80,7 +125,7 @@ static void check(struct sl_fraction_slot *slot)
     struct sl_err err = SL_ERR_INIT;
     struct sl_fraction *f = slot->fraction;
     char path[400];
-    if (!f->kube || slot->asking || slot->removing)
+    if (!f->kube || slot->asking || slot->counting || slot->removing)
         return;
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", slot->space, slot->pod);
     if (sl_kube_request(f->kube, "GET", path, NULL, NULL, got_pod, slot, &slot->asking, &err) < 0) {
@@ -100,7 +145,7 @@ void sl_fraction_sweep_all(struct sl_fraction *f)
 static bool is_listed(const struct sl_fraction_slot *slot, const struct sl_podres_map *map)
 {
     bool pod = false, container = false;
-    for (size_t i = 0; i < map->device_count; i++) {
+    for (size_t i = 0; i < map->device_count && !slot->claim[0]; i++) {
         const struct sl_podres_device *d = &map->device[i];
         if (strcmp(d->pod, slot->pod) != 0 || strcmp(d->pod_namespace, slot->space) != 0)
             continue;

@@ -3,6 +3,7 @@
  * family without samples has none. */
 #include "agent/metrics/metrics.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -28,6 +29,8 @@ struct family {
     void (*write)(struct writer *w);
     size_t offset; /* the field to show, in an item of the list */
     char field;    /* the type of the field: bool, double, unsigned or 64 bits, by its letter */
+    double factor;
+    enum sl_metrics_names names;
 };
 
 /* Label pairs: name, value, …, NULL. */
@@ -69,11 +72,10 @@ static void sample(struct writer *w, double value, ...)
 
 #define NO_LABELS (const char *)NULL
 
-/* The value of the family's field in this item. */
-static double field(const struct writer *w, const void *item)
+static double plain_field(const struct family *family, const void *item)
 {
-    const void *at = (const char *)item + w->family->offset;
-    switch (w->family->field) {
+    const void *at = (const char *)item + family->offset;
+    switch (family->field) {
     case 'b':
         return *(const bool *)at;
     case 'd':
@@ -83,6 +85,12 @@ static double field(const struct writer *w, const void *item)
     default:
         return (double)*(const uint64_t *)at;
     }
+}
+
+/* The value of the family's field in this item. */
+static double field(const struct writer *w, const void *item)
+{
+    return plain_field(w->family, item) * w->family->factor;
 }
 
 static void each_gpu(struct writer *w)
@@ -151,6 +159,15 @@ static void device_allocated(struct writer *w)
         const struct sl_podres_device *d = w->m->allocation[i].device;
         sample(w, 1, "resource", d->resource, "device", d->id, "gpu", w->m->allocation[i].gpu,
                "namespace", d->pod_namespace, "pod", d->pod, "container", d->container, NO_LABELS);
+    }
+}
+
+static void each_vm(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->vm_count; i++) {
+        const struct sl_metrics_vm *v = &w->m->vm[i];
+        sample(w, field(w, v), "resource", v->resource, "device", v->device, "kind", v->kind,
+               "card", v->card, "type", v->type, NO_LABELS);
     }
 }
 
@@ -261,6 +278,60 @@ static void sources(struct writer *w)
     sample(w, w->m->agent.podres_up, "source", "podresources", NO_LABELS);
 }
 
+/* ---- the names of others ---- */
+
+static void hami_gpu(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->gpu_count; i++) {
+        const struct sl_metrics_gpu *g = &w->m->gpu[i];
+        char index[16];
+        (void)snprintf(index, sizeof(index), "%u", g->index);
+        sample(w, field(w, g), "deviceidx", index, "deviceuuid", g->uuid, "devicetype", g->name,
+               NO_LABELS);
+    }
+}
+
+/* HAMi knows containers only, and numbers the GPUs of each from 0. */
+static void hami_tenant(struct writer *w)
+{
+    const char *before = NULL;
+    unsigned n = 0;
+    for (size_t i = 0; i < w->m->tenant_count; i++) {
+        const struct sl_metrics_tenant *t = &w->m->tenant[i];
+        char index[16];
+        n = before && strcmp(t->tenant, before) == 0 ? n + 1 : 0;
+        before = t->tenant;
+        (void)snprintf(index, sizeof(index), "%u", n);
+        if (t->pod && *t->pod)
+            sample(w, field(w, t), "podnamespace", t->pod_namespace, "podname", t->pod, "ctrname",
+                   t->container, "vdeviceid", index, "deviceuuid", t->gpu, NO_LABELS);
+    }
+}
+
+static void dcgm_sample(struct writer *w, const struct sl_metrics_gpu *g, double value)
+{
+    char index[16], device[32];
+    (void)snprintf(index, sizeof(index), "%u", g->index);
+    (void)snprintf(device, sizeof(device), "nvidia%u", g->index);
+    sample(w, value, "gpu", index, "UUID", g->uuid, "pci_bus_id", g->pci_bus_id, "device", device,
+           "modelName", g->name, "Hostname", w->m->agent.node, NO_LABELS);
+}
+
+static void dcgm_gpu(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->gpu_count; i++)
+        dcgm_sample(w, &w->m->gpu[i], field(w, &w->m->gpu[i]));
+}
+
+static void dcgm_free(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->gpu_count; i++) {
+        const struct sl_gpu_numbers *now = &w->m->gpu[i].now;
+        dcgm_sample(w, &w->m->gpu[i],
+                    (now->memory_total_bytes - now->memory_used_bytes) / (1 << 20));
+    }
+}
+
 static const struct family families[] = {
 #define SHOWN_BY(fn, list, name)                                                                   \
     fn, offsetof(struct sl_metrics_##list, name),                                                  \
@@ -272,19 +343,47 @@ static const struct family families[] = {
 #define OF(list, name)                SHOWN_BY(each_##list, list, name)
 #define OF_WHOLE(list, name)          SHOWN_BY(whole_##list, list, name)
 #define WRITTEN_BY(fn)                fn, 0, 0
-#define FAMILY(name, type, help, ...) {name, type, help, __VA_ARGS__},
+#define FAMILY(name, type, help, ...) {name, type, help, __VA_ARGS__, 1, SL_METRICS_SLUICE},
 #include "agent/metrics/metrics_families.def"
 #undef FAMILY
+#define OTHER(whose, name, type, help, factor, ...)                                                \
+    {name, type, help, __VA_ARGS__, factor, SL_METRICS_##whose},
+#include "agent/metrics/metrics_others.def"
+#undef OTHER
 };
+
+int sl_metrics_names_parse(const char *text, unsigned *ret)
+{
+    static const struct {
+        const char *word;
+        enum sl_metrics_names names;
+    } words[] = {
+        {"sluice", SL_METRICS_SLUICE}, {"hami", SL_METRICS_HAMI}, {"dcgm", SL_METRICS_DCGM}};
+    *ret = 0;
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ","), i = 0;
+        while (i < SL_ARRAY_LEN(words) &&
+               (strlen(words[i].word) != n || strncmp(words[i].word, at, n) != 0))
+            i++;
+        if (i == SL_ARRAY_LEN(words))
+            return -EINVAL;
+        *ret |= words[i].names;
+        at += n;
+        if (!*at)
+            return 0;
+    }
+}
 
 char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 {
     char *text = NULL;
     struct writer w = {.m = metrics, .out = sl_xmemstream(&text, ret_size)};
+    unsigned names = metrics->names ? metrics->names : SL_METRICS_SLUICE;
     for (size_t i = 0; i < SL_ARRAY_LEN(families); i++) {
         w.family = &families[i];
         w.begun = false;
-        families[i].write(&w);
+        if (names & families[i].names)
+            families[i].write(&w);
     }
     sl_xmemstream_close(w.out);
     return text;
@@ -292,7 +391,8 @@ char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 
 void sl_metrics_clear(struct sl_metrics *m)
 {
-    void *const lists[] = {m->gpu, m->mig, m->compute, m->resource, m->allocation, m->tenant};
+    void *const lists[] = {m->gpu,        m->mig, m->compute, m->resource,
+                           m->allocation, m->vm,  m->tenant};
     for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
         free(lists[i]);
     *m = (struct sl_metrics){0};

@@ -16,6 +16,9 @@
 #include "base/err.h"
 #include "gpu/gpu.h"
 
+/* Under whose names figures are written. */
+enum sl_metrics_names { SL_METRICS_SLUICE = 1, SL_METRICS_HAMI = 2, SL_METRICS_DCGM = 4 };
+
 #define SL_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 /* Figures from NVML. A figure that is not known is NAN and left out of the text. */
@@ -63,12 +66,18 @@ struct sl_metrics_allocation { /* a device that a container holds, from kubelet 
     const char *gpu;
 };
 
+struct sl_metrics_vm { /* a device for virtual machines */
+    const char *resource, *device, *kind, *card, *type;
+    bool healthy;
+};
+
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     const char *tenant, *pod_namespace, *pod, *container, *claim, *gpu;
     double memory_limit_bytes;                     /* NAN: no limit but the card */
     double memory_used_bytes;                      /* contexts and modules included */
     double share_request_ratio, share_limit_ratio; /* of the GPU's time; NAN: none asked */
     double share_ratio;                            /* in the last second */
+    double used_seconds;                           /* of the GPU's time, in all */
     /* Of the whole tenant: written once, with the first of its GPUs. */
     double waited_seconds;
     uint64_t launches, oom;
@@ -120,13 +129,19 @@ struct sl_metrics {
     size_t resource_count;
     struct sl_metrics_allocation *allocation;
     size_t allocation_count;
+    struct sl_metrics_vm *vm;
+    size_t vm_count;
     struct sl_metrics_tenant *tenant; /* the rows of one tenant are side by side */
     size_t tenant_count;
     struct sl_metrics_agent agent;
+    unsigned names; /* enum sl_metrics_names; 0: ours */
 };
 
 /* Frees all lists but xid; only for lists that were allocated. */
 void sl_metrics_clear(struct sl_metrics *metrics);
+
+/* "sluice,hami": words with commas, each once or more. -EINVAL: another word, or none. */
+int sl_metrics_names_parse(const char *text, unsigned *ret) SL_MUST_CHECK;
 
 /* New, NUL-terminated text. */
 char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size);

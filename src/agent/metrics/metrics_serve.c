@@ -147,6 +147,7 @@ static size_t fill_tenants(const struct sl_exporter *x, struct sl_metrics_tenant
                 .share_request_ratio = permille(t->cores_request_permille),
                 .share_limit_ratio = permille(t->cores_limit_permille),
                 .share_ratio = (double)t->share_1s_permille / 1000.0,
+                .used_seconds = (double)t->used_ns / (double)SL_NS_PER_S,
                 .waited_seconds = (double)t->waited_ns / (double)SL_NS_PER_S,
                 .launches = t->launches,
                 .oom = t->oom_count,
@@ -189,6 +190,7 @@ static char *make_text(struct sl_exporter *x, size_t *ret_size)
     m.compute_count = fill_compute(x, m.compute);
     m.tenant_count = fill_tenants(x, m.tenant, owners);
     fill_own(x, &m.agent);
+    m.names = x->opt.names;
     char *text = sl_metrics_text(&m, ret_size);
     sl_metrics_clear(&m);
     return text;

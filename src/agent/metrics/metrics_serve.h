@@ -40,6 +40,7 @@ struct sl_exporter_options {
     bool (*ready)(void *data, char *why, size_t size);
     void *data;
     struct sl_podres *podres; /* borrowed; NULL: none */
+    unsigned names;           /* enum sl_metrics_names; 0: ours */
     uint64_t timeout_ns;      /* of gathering; 0: 2 s */
     uint64_t sample_age_ns;   /* GPUs are not read more often: reading disturbs them; 0: 10 s */
 };

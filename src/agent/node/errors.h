@@ -19,6 +19,12 @@ SL_ERROR(LABEL_FILE_BAD, "%s is not the name of a file",
 SL_ERROR_ALSO(LABEL_FILE_LONG, "the file name %s is too long");
 SL_ERROR(LABEL_FOREIGN_LOG, "node %s: another program sets label %s, too; Sluice does not change it for an hour",
     "GPU Feature Discovery, or another program, writes the same label (log)", "stop one of the two");
+SL_ERROR(CLEANUP_FILE, "cannot remove /%s: %s",
+    "`sluiced --cleanup`: the file system is read-only, or a file is in use",
+    "end what uses it; the container of `deploy/cleanup` tries again");
+SL_ERROR(CLEANUP_NODE, "cannot take labels and annotations from the Node (%s): %.300s",
+    "`sluiced --cleanup`: the answer of the API server is in the message",
+    "the rights in `deploy/cleanup`; the container tries again");
 SL_ERROR(EVENT_UTF8, "the text of an event is not UTF-8",
     "a mistake in Sluice itself", "please report it");
 

@@ -1,0 +1,39 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+{{- /* The configuration that a strategy makes, as deploy/overlays/ have it. */ -}}
+{{- define "sluice.config" -}}
+{{- if .Values.config }}
+{{- toYaml .Values.config }}
+{{- else -}}
+version: v1
+flags:
+  failOnInitError: false
+  {{- if hasPrefix "mig-" .Values.strategy }}
+  migStrategy: {{ trimPrefix "mig-" .Values.strategy }}
+  {{- end }}
+  {{- if ne .Values.strategy "dra" }}
+  plugin:
+    deviceListStrategy: cdi-cri
+  {{- end }}
+{{- if has .Values.strategy (list "time-sliced" "mps") }}
+sharing:
+  {{ ternary "mps" "timeSlicing" (eq .Values.strategy "mps") }}:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: {{ .Values.replicas }}
+{{- else if eq .Values.strategy "fractional" }}
+sharing:
+  fractional:
+    enabled: true
+    slots: {{ .Values.slots }}
+{{- else if eq .Values.strategy "dra" }}
+sharing:
+  fractional:
+    enabled: true
+    memory: {min: 256Mi, step: 1Mi}
+    cores: {min: 1, step: 1}
+{{- else if eq .Values.strategy "vm" }}
+vm:
+  enabled: true
+{{- end }}
+{{- end }}
+{{- end }}
