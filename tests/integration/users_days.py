@@ -226,6 +226,21 @@ class Rights(System):
         self.assertLessEqual(max(map(len, seen.stdout.splitlines())), 80)
         self.assertIn(f"of user {ALICE}", self.sluice(BOB, "status", "a").stdout)
 
+    def test_history_is_ones_own(self):
+        """Names, commands and exit codes of others are nobody's business, also after a restart."""
+        def ended(uid):
+            return {e["name"] for e in json.loads(self.sluice(uid, "history", "--json").stdout)["entries"]}
+        for uid, name in ((ALICE, "a"), (BOB, "b")):
+            run = self.sluice(uid, "run", "--name", name, "--memory", "1Gi", "--", "true")
+            self.assertEqual(run.returncode, 0, run.stderr)
+        eventually(lambda: ended(0) == {"a", "b"})
+        for _ in range(2):
+            self.assertEqual((ended(ALICE), ended(BOB), ended(CAROL)), ({"a"}, {"b"}, set()))
+            self.refused(self.sluice(BOB, "history", "a"), "no ended tenant is named")
+            self.end(signal.SIGKILL)
+            self.assertNotIn(" a ", self.sluice(BOB, "history").stdout)  # nor from the file
+            self.start()
+
     def test_nobody_joins_another_users_tenant(self):
         self.hold(ALICE, "a", "--memory", "2Gi", "--cores", "10")
         self.assertEqual(as_user_do(ALICE, knock, DIR + "/t/a.sock"), "let in")
