@@ -17,6 +17,9 @@ import tempfile
 import textwrap
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
+
 WIDTH = 112  # longer answers are folded here, as the page is
 BLOCK = re.compile(r"^```text\n(.*?)^```$", re.M | re.S)
 
@@ -52,7 +55,8 @@ class World:
     def close(self):
         os.killpg(self.tenant.pid, signal.SIGTERM)
         self.tenant.wait()
-        shutil.rmtree(self.home, ignore_errors=True)
+        folders.end_arbiters(self.home)
+        shutil.rmtree(self.home)
 
 
 def commands(block):

@@ -8,8 +8,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
 
 build = os.path.abspath(sys.argv[1])
 sluice = os.path.join(build, "bin", "sluice")
@@ -23,7 +25,7 @@ def counted_by_now(env):
 
 def launches(cores, fault, all_count):
     """How many calls the program says should count, and how many did. Its watch thread tells them a moment later."""
-    with tempfile.TemporaryDirectory(prefix="slc.") as place:
+    with folders.world("slc.") as place:
         env = {**os.environ, "SLUICE_DIR": os.path.join(place, "d"), "SLUICE_SIM": "h200"}
         if fault:
             env["SLUICE_SIM_FAULT"] = fault
