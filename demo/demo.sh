@@ -16,7 +16,12 @@ cleanup() {
         kill "$p" 2>/dev/null || true
     done
     wait 2>/dev/null || true
-    rm -rf "$work"
+    # The arbiter writes into its folder until it ends by itself, a moment after the last tenant.
+    tries=0
+    until rm -rf "$work" 2>/dev/null || [ $tries -ge 50 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
