@@ -138,12 +138,27 @@ class Soak:
 
     # ---- checks ----
 
+    def ghosts(self, there):
+        """Tenants that are over, that the arbiter has had time to notice, and that are still there."""
+        return set(there) - {t.sluice_name for t in self.tenants} - set(self.lingering())
+
     def check_leases(self):
-        expected = {t.sluice_name for t in self.tenants}
         there = self.status()
-        ghosts = set(there) - expected - set(self.lingering())
-        if ghosts:
-            raise Violation(f"lease: {sorted(ghosts)} are over, and still there; {self.who_is_there()}")
+
+        def none_left(seconds):
+            nonlocal there
+            if not self.ghosts(there):
+                return True
+            time.sleep(min(seconds, 0.1))
+            there = self.status()
+            return not self.ghosts(there)
+
+        # An arbiter that just began waits a second for processes of earlier ones, and a second more after it had no
+        # processor: how long that takes depends on the machine. That it ends does not.
+        try:
+            Patience(self.processes).until(none_left, "the end of tenants that are over")
+        except Hang as e:
+            raise Violation(f"lease: {sorted(self.ghosts(there))} are over, and still there; {self.who_is_there()}; {e}") from None
         for t in self.tenants:
             if t.sluice_name not in there:
                 raise Violation(f"lease: {t.name} is not there any more "
