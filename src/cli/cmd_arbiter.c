@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/rules.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quantity.h"
@@ -104,8 +105,10 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
         rc = sl_system_prepare(&world, config, &options, &err);
     if (rc == 0)
         rc = enter_world(&world, &err);
-    if (rc < 0)
+    if (rc < 0) {
+        sl_rules_free(options.rules);
         return give_up(ready_fd, &err);
+    }
     open_log(&world.place, ready_fd >= 0, system);
 
     char nvml[PATH_MAX + 32];
