@@ -28,6 +28,7 @@ import monitoring  # noqa: E402
 from waiting import until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
+RUNTIME = os.environ.get("SLUICE_TEST_RUNTIME", "")  # an instrumented build preloads it first
 PROMETHEUS = os.environ.get("PROMETHEUS", "prometheus")
 PATIENCE_S = 120  # of what must happen; a test that passes never waits so long
 STEP_S = 5  # of the rules of chargeback, instead of 30: a test need not last minutes
@@ -65,7 +66,7 @@ class Node(fraction_world.Node):
         self.place(name, self.slot(slot), space=space)
         assert self.prestart(self.slot(slot)) == [""]
         env = dict(self.sim, SLUICE_ATTACH=f"{self.arb}/k/{self.tenant_of(self.slot(slot))}/attach.sock",
-                   LD_PRELOAD=f"{BUILD}/lib/libsluice.so", LD_LIBRARY_PATH=f"{BUILD}/sim",
+                   LD_PRELOAD=f"{RUNTIME}{BUILD}/lib/libsluice.so", LD_LIBRARY_PATH=f"{BUILD}/sim",
                    CUDA_VISIBLE_DEVICES=self.gpus[gpu])  # a container would see no other card
         return subprocess.Popen([f"{BUILD}/tests/{command[0]}", *command[1:]], env=env, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True)
