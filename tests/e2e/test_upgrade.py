@@ -193,7 +193,8 @@ def controller(w):
         if len(names) > 2:  # 30 % of the time each
             w.delete(names[len(names) - 3])
         held_to(w, name, 3000, (30, 30)) if len(names) == 1 else same(f"memory in {name}", w.sees(name)["cuda"][0]["mib"], 3000)
-    same("the extender's books", sorted(t["about"].get("pod") for t in restarts.status()["tenants"]), names[2:])
+    wait(lambda: f"the tenants of {names[2:]} alone: {restarts.status()['tenants']}",
+         lambda: sorted(t["about"].get("pod") for t in restarts.status()["tenants"]) == names[2:], 30)
     w.cluster.kubectl("delete", "-k", folder, "--wait=true")
     w.cluster.start_scheduler()
     wait("the controller to be gone", lambda: not w.api.get(CONTROLLERS)["items"], 60)
