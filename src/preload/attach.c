@@ -63,7 +63,7 @@ static void open_log(void)
 static const char *find_socket(void)
 {
     enum sl_attach_found found = sl_attach_find();
-    if (found == SL_ATTACH_MOUNTED || found == SL_ATTACH_HIDDEN)
+    if (found == SL_ATTACH_MOUNTED || found == SL_ATTACH_HIDDEN || found == SL_ATTACH_GONE)
         return SL_ATTACH_DEFAULT;
     const char *path = secure_getenv(SL_ATTACH_ENV);
     return path && path[0] ? path : NULL;
@@ -144,7 +144,7 @@ static bool try_later(struct patience *t, int rc, const struct sl_err *err)
     return true;
 }
 
-/* Versions that do not fit are nothing that the program did, and it sees only an error number of CUDA. */
+/* Versions that do not fit, and a tenant that is over: the program did nothing wrong, and sees only a number of CUDA. */
 static void say_once(const char *why)
 {
     static bool said;
@@ -169,7 +169,7 @@ static struct sl_process *attach_now(struct patience *tries)
         return NULL;
     if (rc < 0) {
         sl_error("this process is not attached to its tenant: %s", err.msg);
-        if (rc == -EPROTONOSUPPORT)
+        if (rc == -EPROTONOSUPPORT || (rc == -ENOENT && strcmp(path, SL_ATTACH_DEFAULT) == 0))
             say_once(err.msg);
         return &refused;
     }

@@ -45,16 +45,17 @@ class Scrapes:
     def __init__(self, w, pod, limit_mib):
         self.w, self.limit = w, limit_mib * MIB
         self.line = re.compile(r'^sluice_tenant_memory_limit_bytes\{[^}]*pod="%s"[^}]*\} (\S+)$' % pod, re.M)
+        self.addresses = []
         self.seen, self.wrong, self.ending = [], [], threading.Event()
         self.thread = threading.Thread(target=self.go_on, daemon=True)
         self.control = Control()
 
     def once(self):
-        """Each pod of the agent that has an address: that is what a PodMonitor does."""
-        for pod in self.w.api.get(AGENTS)["items"]:
-            ip = pod["status"].get("podIP")
-            if not ip:
-                continue
+        """Each pod of the agent that has an address; while the API server is away, those that were there last."""
+        status, answer = self.w.api.call("GET", AGENTS)
+        if status == 200:
+            self.addresses = [p["status"]["podIP"] for p in answer["items"] if p["status"].get("podIP")]
+        for ip in self.addresses:
             try:
                 with urllib.request.urlopen(f"http://{ip}:9400/metrics", timeout=2) as response:
                     found = self.line.search(response.read().decode())
@@ -67,10 +68,7 @@ class Scrapes:
 
     def go_on(self):
         while not self.ending.wait(1):
-            try:
-                self.once()
-            except Exception:  # pylint: disable=broad-except
-                pass  # the API server may be away: that is a gap, too
+            self.once()
 
     def __enter__(self):
         self.once()
