@@ -18,7 +18,7 @@ def blocks():
     """The commands of each block below "Switch", in the order of the page: to dra, back, mps to mig-single."""
     with open(os.path.join(images.TOP, "docs", "uninstall.md"), encoding="utf-8") as f:
         text = f.read().split("## Switch", 1)[1].split("\n## ", 1)[0]
-    found = [[line for line in block.splitlines() if line.strip()] for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
+    found = [[line for line in block.replace("\\\n", "").splitlines() if line.strip()] for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
     same("blocks of commands below Switch in docs/uninstall.md", len(found), 3)
     return found
 
@@ -70,7 +70,7 @@ def fractional_dra(w):
     same("objects of the cluster, there and back", ours(w), fractional[0])
     same("objects of the namespace, there and back", controller_objects(w), fractional[1])
     wait("no slices", lambda: not w.api.get("/apis/resource.k8s.io/v1/resourceslices")["items"], 90, every=1)
-    same("files of the driver", [p for p in left_on_node() if "gpu.sluice.io" in p and "plugins" in p], [])
+    same("sockets of the driver", [p for p in left_on_node() if "plugins_registry" in p], [])
     w.cluster.kubectl("delete", "-k", os.path.join(images.TOP, "deploy/controller/extender"))
     return f"{len(only[0])} objects of fractional, {len(only[1])} of dra made and removed"
 

@@ -24,7 +24,7 @@ def sections():
     with open(PAGE, encoding="utf-8") as f:
         parts = re.split(r"^## (.*)$", f.read(), flags=re.M)[1:]
     return [(parts[i], [line for block in re.findall(r"```sh\n(.*?)```", parts[i + 1], re.S)
-                        for line in block.splitlines() if line.strip()]) for i in range(0, len(parts), 2)]
+                        for line in block.replace("\\\n", "").splitlines() if line.strip()]) for i in range(0, len(parts), 2)]
 
 
 def put(path, text):
@@ -64,7 +64,7 @@ def sizes(w):
 
 def least_share(w):
     slices = w.api.get("/apis/resource.k8s.io/v1/resourceslices")["items"]
-    return {d["capacity"]["memory"]["requestPolicy"]["validRange"]["min"] for s in slices for d in s["spec"]["devices"]
+    return {d["capacity"]["memory"]["requestPolicy"]["validRange"]["min"] for s in slices for d in s["spec"].get("devices", [])
             if "requestPolicy" in d.get("capacity", {}).get("memory", {})}
 
 
