@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck disable=SC2154 # bats sets output and stderr
+# shellcheck disable=SC2016,SC2154 # a shell of its own expands; bats sets output and stderr
 # libsluice and arbiters of other versions: served where they fit, else refused with a sentence (docs/upgrade.md).
 
 load common

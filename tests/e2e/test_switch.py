@@ -18,7 +18,8 @@ def blocks():
     """The commands of each block below "Switch", in the order of the page: to dra, back, mps to mig-single."""
     with open(os.path.join(images.TOP, "docs", "uninstall.md"), encoding="utf-8") as f:
         text = f.read().split("## Switch", 1)[1].split("\n## ", 1)[0]
-    found = [[line for line in block.replace("\\\n", "").splitlines() if line.strip()] for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
+    found = [[line for line in block.replace("\\\n", "").splitlines() if line.strip()]
+             for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
     same("blocks of commands below Switch in docs/uninstall.md", len(found), 3)
     return found
 

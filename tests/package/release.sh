@@ -71,7 +71,7 @@ diff "$one/build-release/SHA256SUMS" "$two/build-release/SHA256SUMS" || fail "tw
 ls "$one/build-release"
 for pattern in sluice-7.8.9.tar.xz 'sluice-7.8.9-linux-*.tar.xz' 'libsluice_7.8.9_*.deb' 'sluice_7.8.9_*.deb' \
     'sluiced_7.8.9_*.deb' sluice-image-7.8.9.tar sluice-chart-7.8.9.tgz sluice-7.8.9.spdx.json; do
-    # shellcheck disable=SC2086 # a pattern
+    # shellcheck disable=SC2012,SC2086 # a pattern
     [ "$(cd "$one/build-release" && ls $pattern | wc -l)" = 1 ] || fail "no $pattern"
     # shellcheck disable=SC2086
     grep -qF "  $(cd "$one/build-release" && echo $pattern)" "$one/build-release/SHA256SUMS" || fail "no sum of $pattern"
