@@ -10,7 +10,7 @@ COMMA := ,
 # Compilers for the ordinary build come from CC, as usual.
 CMAKE_ARGS ?=
 VERSION = $(shell awk '$$2 == "VERSION" { print $$3; exit }' CMakeLists.txt)
-COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null)
+COMMIT = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 # Warnings that depend on optimisation differ in instrumented builds: errors only in the ordinary ones.
 CONFIGURE = cmake -S . $(if $(wildcard $(1)/CMakeCache.txt),,$$(command -v ninja >/dev/null 2>&1 && echo -G Ninja)) -B $(1) $(2) $(CMAKE_ARGS) -Wno-dev --log-level=WARNING >/dev/null
 BUILD = nice cmake --build $(1) -j $(JOBS)
@@ -18,7 +18,8 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
-	coverage lint format docs install uninstall clean picture image e2e examples package test-package
+	coverage lint format docs install uninstall clean picture image e2e examples package test-package \
+	release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -140,8 +141,15 @@ test-package: build package ## install, upgrade and purge the packages in a bare
 	@tools/deps.sh package bare
 	@tests/package/bare.sh build build-package/stage $(VERSION)
 
+release: ## tarballs, packages, image, chart, SBOM and SHA256SUMS of this commit, into build-release (docs/release.md)
+	@tools/release.py check $(VERSION)
+	@$(MAKE) package
+	@tools/image.sh build-package $(VERSION) build-package/sluice-image-$(VERSION).tar
+	@tools/release.py make $(VERSION) build-package build-release
+
 uninstall: ## remove what `make install` put there (with the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build-install/install_manifest.txt
 
 clean: ## remove every build directory
-	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install build-package
+	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install build-package \
+		build-release

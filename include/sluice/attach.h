@@ -20,6 +20,27 @@
 #define SL_MSG_MAGIC   0x53434c53U /* "SLCS" */
 #define SL_MSG_VERSION 1U
 
+/*
+ * Versions. A pod keeps the libsluice it began with while agents around it are replaced, so the two sides of a socket
+ * are often of different builds. Two kinds of number say whether they fit (docs/upgrade.md has it for operators).
+ *
+ * SL_MSG_VERSION and SL_PAGE_VERSION number the layouts: where things are. They change only when something moves that
+ * was there before, and then nothing fits any more. Whoever meets another layout says so in a sentence: the header, ERROR
+ * and its text never move, so that any build can read them; ERROR carries the version of the one who asked.
+ *
+ * SL_PROTOCOL numbers what a build knows. A new message, a new flag and a new field (in the place of zeros, never in
+ * between) raise it. Each build knows its own protocol and the SL_PROTOCOL_BACK before. HELLO says in `option` which ones
+ * the process knows, WELCOME says which one the arbiter took: the newest that both know. Both sides then use nothing newer
+ * than that. Where there is none, the process is refused: it never runs without its limits.
+ *
+ *   1  Sluice 0.1.0. It tells nothing: `option` is 0.
+ *   2  The lease page has `settling`, and the ledger `peak_bytes`. It tells nothing, and is treated as 1.
+ *   3  HELLO and WELCOME tell the protocol.
+ */
+#define SL_PROTOCOL        3U
+#define SL_PROTOCOL_BACK   2U
+#define SL_PROTOCOL_OLDEST (SL_PROTOCOL > SL_PROTOCOL_BACK ? SL_PROTOCOL - SL_PROTOCOL_BACK : 1U)
+
 #define SL_CONTROL_SOCKET "arbiter.sock"
 /* Where a process finds its tenant's attach socket. In a container the agent mounts it at
  * SL_ATTACH_DEFAULT; `sluice run` names it in the environment (a place, never a limit). */
@@ -70,8 +91,10 @@ struct sl_msg {
     uint16_t version;
     uint16_t type;
     uint32_t size; /* of the whole message */
-    uint32_t
-        option; /* in TENANT: SL_OWNER_TOLD of the user who made the tenant; in STATUS: what is asked for; else 0 */
+    /* In HELLO: the protocols of the process, the oldest in the upper half, the newest in the lower; in WELCOME: the one
+     * that is used; in PROCESS: the one of that process, 0 where nothing is told; in TENANT: SL_OWNER_TOLD of the user who
+     * made the tenant; in STATUS: what is asked for; else 0 */
+    uint32_t option;
 };
 
 /* A uid in a field that is 0 where nothing is told (by an arbiter of an earlier version). */
@@ -311,5 +334,23 @@ struct sl_msg_audit {
     char command[32];
     uint64_t bytes;
 };
+
+/* Messages that builds of different versions exchange. A message of another size is another message, with a number of its
+ * own. */
+static_assert(sizeof(struct sl_msg) == 16, "the header never changes");
+static_assert(sizeof(struct sl_msg_text) == 424, "ERROR never changes");
+static_assert(sizeof(struct sl_msg_hello) == 56, "layout is a contract");
+static_assert(sizeof(struct sl_msg_welcome) == 24, "layout is a contract");
+static_assert(sizeof(struct sl_msg_measure) == 32, "layout is a contract");
+static_assert(sizeof(struct sl_msg_lease) == 1912, "layout is a contract");
+static_assert(sizeof(struct sl_msg_created) == 1496, "layout is a contract");
+static_assert(sizeof(struct sl_msg_tenant) == 2224, "layout is a contract");
+static_assert(sizeof(struct sl_msg_gpu) == 280, "layout is a contract");
+static_assert(sizeof(struct sl_msg_process) == 328, "layout is a contract");
+static_assert(sizeof(struct sl_msg_audit) == 192, "layout is a contract");
+static_assert(sizeof(struct sl_msg_waiting) == 176, "layout is a contract");
+static_assert(sizeof(struct sl_msg_waiter) == 1304, "layout is a contract");
+static_assert(sizeof(struct sl_msg_ended) == 88, "layout is a contract");
+static_assert(sizeof(struct sl_msg_history) == 2328, "layout is a contract");
 
 #endif

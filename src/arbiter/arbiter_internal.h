@@ -74,6 +74,7 @@ struct member {
     pid_t pid;        /* host PID, from the socket's peer credentials */
     char command[32]; /* as the process reports it */
     uint32_t slot;
+    uint32_t protocol;        /* see SL_PROTOCOL */
     uint64_t start;           /* sl_arb_process_start, 0: not asked yet */
     uint32_t measured;        /* bit per lease GPU: the driver was asked, and the answer accepted */
     uint64_t believe_from_ns; /* snapshots begun before this do not show the process */
@@ -110,6 +111,7 @@ struct visitor {
     bool parked;
     uint64_t silent_until_ns; /* unless parked: its HELLO must come before */
     struct sl_msg_hello hello;
+    uint32_t protocol; /* agreed on after its HELLO */
 };
 
 /* The first request for a kept tenant: an equal request means the same tenant. */

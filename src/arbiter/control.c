@@ -246,6 +246,7 @@ static int on_processes(struct arbiter *a, struct client *c, const struct sl_msg
         struct sl_msg_process m = {.pid = (uint32_t)k->pid, .gpu_count = t->gpu_count};
         const struct sl_ledger_page *l = t->ledger.page;
         sl_packet_init(&m.h, SL_MSG_PROCESS, sizeof(m));
+        m.h.option = k->protocol;
         memcpy(m.command, k->command, sizeof(m.command));
         m.launches = l ? atomic_load(&l->slot[k->slot].launches) : 0;
         m.waited_ns = l ? atomic_load(&l->slot[k->slot].waited_ns) : 0;
@@ -297,9 +298,12 @@ static void client_ready(struct arbiter *a, struct source *s)
         return;
     }
     union sl_packet p;
-    int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
+    struct sl_err err = SL_ERR_INIT;
+    int rc = sl_packet_recv(s->fd, &p, NULL, &err);
     if (rc == -EAGAIN)
         return;
+    if (rc == -EPROTONOSUPPORT)
+        sl_packet_refuse(s->fd, p.h.version, rc, err.msg);
     if (rc < 0 || on_request(a, c, &p) < 0)
         sl_arb_client_remove(a, c);
     else

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -79,7 +80,9 @@ static void receive(struct sl_lanes *l, const struct job *j)
     struct sl_packet_fds fds = {.count = 0};
     struct sl_received *r = sl_xcalloc(1, sizeof(*r));
     *r = (struct sl_received){.tenant = j->tenant, .peer = j->peer, .sock = j->fd, .page_fd = -1};
-    r->rc = sl_packet_recv(j->fd, &r->packet, &fds, NULL);
+    struct sl_err err = SL_ERR_INIT;
+    r->rc = sl_packet_recv(j->fd, &r->packet, &fds, &err);
+    (void)snprintf(r->why, sizeof(r->why), "%s", err.msg);
     if (r->rc == 0 && fds.count > 0 && sl_page_fd(fds.fd[0]))
         r->page_fd = sl_take_fd(fds.fd[0]);
     (void)pthread_mutex_lock(&l->lock);

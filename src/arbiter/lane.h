@@ -23,7 +23,8 @@ struct sl_received {
     uint64_t tenant; /* as given to sl_lane_receive */
     struct sl_peer peer;
     int sock;
-    int rc; /* of sl_packet_recv */
+    int rc;        /* of sl_packet_recv */
+    char why[400]; /* where that is not 0 */
     union sl_packet packet;
     int page_fd; /* the first descriptor, when it is a sealed page; else -1 and closed */
 };

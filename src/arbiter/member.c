@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "shm/account.h"
+#include "shm/protocol.h"
 #include "shm/shared.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
@@ -335,6 +336,7 @@ static int welcome_send(const struct tenant *t, const struct member *m, struct s
 {
     struct sl_msg_welcome w = {.slot = m->slot, .host_pid = (uint32_t)m->pid};
     sl_packet_init(&w.h, SL_MSG_WELCOME, sizeof(w));
+    w.h.option = m->protocol;
     const int fds[] = {t->lease.fd, t->ledger.fd, t->doorbell.fd};
     return sl_packet_send(m->conn.fd, &w.h, fds, 3, err);
 }
@@ -364,6 +366,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
         return;
     }
     m->image = image_of(m->pid);
+    m->protocol = v->protocol;
     atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
 
     /* The connection changes owner: same descriptor, other source. */
@@ -459,12 +462,28 @@ static void visitor_park(struct arbiter *a, struct visitor *v)
     (void)visitor_keep(a, v);
 }
 
+/* A process of a version that does not fit: it is told so, in words that every version reads. */
+static void refuse_version(const struct tenant *t, int sock, const struct sl_peer *peer,
+                           const struct sl_msg *h, const char *why)
+{
+    sl_warn("tenant %s: process %d is refused: %s", t->name, peer->pid, why);
+    sl_packet_refuse(sock, h->version, -EPROTONOSUPPORT, why);
+}
+
 /* Its HELLO, perhaps with a page. Takes page_fd. */
 static void visitor_hello(struct arbiter *a, struct visitor *v, const struct sl_msg_hello *hello,
                           int page_fd)
 {
     struct tenant *t = v->tenant;
+    struct sl_err err = SL_ERR_INIT;
     v->hello = *hello;
+    if (sl_protocol_agree(SL_PROTOCOLS_OWN, sl_protocols_heard(hello->h.option), &v->protocol,
+                          &err) < 0) {
+        sl_cleanup_close(&page_fd);
+        refuse_version(t, v->conn.fd, &v->peer, &hello->h, err.msg);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
     bool adopted = !t->ledger.page && adopt_ledger(t, &page_fd);
     sl_cleanup_close(&page_fd);
     if (!t->ledger.page) {
@@ -488,7 +507,10 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
         sl_arb_visitor_remove(a, v);
         return;
     }
-    int rc = sl_packet_recv(v->conn.fd, &p, NULL, NULL);
+    struct sl_err err = SL_ERR_INIT;
+    int rc = sl_packet_recv(v->conn.fd, &p, NULL, &err);
+    if (rc == -EPROTONOSUPPORT)
+        refuse_version(v->tenant, v->conn.fd, &v->peer, &p.h, err.msg);
     if (rc == -EAGAIN)
         visitor_wait(a, v);
     else if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO)
@@ -520,6 +542,8 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
         visitor_hello(a, visitor_add(t, r->sock, &r->peer), &r->packet.hello, r->page_fd);
         return;
     }
+    if (r->rc == -EPROTONOSUPPORT)
+        refuse_version(t, r->sock, &r->peer, &r->packet.h, r->why);
     sl_cleanup_close(&r->page_fd);
     sl_arb_hang_up(a, t, &(struct source){.fd = r->sock});
 }

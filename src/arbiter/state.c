@@ -52,10 +52,10 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
     (void)fprintf(f, "sluice-lease 1\ncookie ");
     for (size_t i = 0; i < sizeof(t->cookie); i++)
         (void)fprintf(f, "%02x", t->cookie[i]);
-    (void)fprintf(f, "\nowner %u", (unsigned)t->owner);
-    (void)fprintf(f, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n", t->creator_pid,
-                  t->creator_start, terms->cores_request_permille, terms->cores_limit_permille,
-                  terms->priority);
+    /* The owner stands behind what Sluice 0.1 reads of its line: it knows no line "owner", and gives up at one. */
+    (void)fprintf(f, "\ncreator %d %" PRIu64 " owner %u\ncores %u %u\npriority %u\n",
+                  t->creator_pid, t->creator_start, (unsigned)t->owner,
+                  terms->cores_request_permille, terms->cores_limit_permille, terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
         (void)fprintf(f, "gpu %s %" PRIu64 " %" PRIu64 "\n", t->lease.page->gpu[i].uuid,
                       terms->memory_bytes[i], t->share_bytes[i]);
@@ -105,6 +105,21 @@ static bool parse_cookie(const char *hex, uint8_t cookie[16])
     return true;
 }
 
+/* A line of a newer version, which was replaced by this one: what it says is not known here, and the rest holds. */
+static bool is_unknown(const char *line)
+{
+    static const char *const known[] = {"sluice-lease", "end",      "paused", "cookie",   "owner",
+                                        "creator",      "cores",    "gpu",    "priority", "compute",
+                                        "about",        "keep-gpu", "keep"};
+    size_t n = strspn(line, "abcdefghijklmnopqrstuvwxyz-");
+    if (n == 0 || (line[n] != ' ' && line[n] != '\0'))
+        return false;
+    for (size_t i = 0; i < SL_ARRAY_LEN(known); i++)
+        if (strlen(known[i]) == n && strncmp(line, known[i], n) == 0)
+            return false;
+    return true;
+}
+
 static bool parse_line(const char *line, struct saved *s)
 {
     char hex[40];
@@ -116,9 +131,10 @@ static bool parse_line(const char *line, struct saved *s)
         return s->paused = true;
     if (sscanf(line, "cookie %39s", hex) == 1)
         return strlen(hex) == 32 && parse_cookie(hex, s->cookie);
-    if (sscanf(line, "owner %u", &s->owner) == 1)
+    if (sscanf(line, "owner %u", &s->owner) == 1) /* of builds between 0.1 and 0.2 */
         return true;
-    if (sscanf(line, "creator %d %" SCNu64, &s->creator, &s->creator_start) == 2)
+    if (sscanf(line, "creator %d %" SCNu64 " owner %u", &s->creator, &s->creator_start,
+               &s->owner) >= 2)
         return true;
     if (sscanf(line, "cores %u %u", &s->request, &s->limit) == 2)
         return s->request <= 1000 && s->limit <= 1000;
@@ -145,7 +161,7 @@ static bool parse_line(const char *line, struct saved *s)
         return false;
     s->share[n] = SL_NO_LIMIT;
     if (sscanf(line, "gpu %63s %" SCNu64 " %" SCNu64, s->uuid[n], &s->bytes[n], &s->share[n]) < 2)
-        return false;
+        return is_unknown(line);
     s->gpu_count++;
     return true;
 }

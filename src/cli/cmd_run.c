@@ -48,6 +48,8 @@ static int check_attach(struct sl_err *err)
     case SL_ATTACH_MOUNTED:
         sl_cli_complain(SL_E_RUN_HELD_BY_CONTAINER, SL_ATTACH_DEFAULT);
         return 0;
+    case SL_ATTACH_GONE:
+        return sl_err_set(err, -ENOENT, SL_E_RUN_ATTACH_GONE, SL_ATTACH_DEFAULT);
     case SL_ATTACH_HIDDEN:
         return sl_err_errno(err, errno, SL_E_RUN_ATTACH_HIDDEN, SL_ATTACH_DEFAULT);
     default:

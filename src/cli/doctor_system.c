@@ -149,6 +149,12 @@ static void check_attach(struct sl_doctor *d)
                       "the node's agent gave this container a share (" SL_ATTACH_DEFAULT
                       "): programs are held to it, whatever `sluice run` asks for");
         break;
+    case SL_ATTACH_GONE:
+        sl_doctor_add(
+            d, "attach", SL_DOCTOR_PROBLEM, "start the pod again",
+            "the node's agent gave this container a share, and its socket (" SL_ATTACH_DEFAULT
+            ") is gone: programs are refused the GPU");
+        break;
     case SL_ATTACH_HIDDEN:
         sl_doctor_add(d, "attach", SL_DOCTOR_PROBLEM,
                       "let every user pass through /run: chmod 755 /run",

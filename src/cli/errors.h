@@ -126,6 +126,10 @@ SL_ERROR(RUN_ATTACH_HIDDEN,
     "cannot look for %s, and without that programs are refused the GPU: let every user pass through /run",
     "other users may not pass through `/run`, so a share that the agent gave could be hidden there",
     "`chmod 755 /run`");
+SL_ERROR(RUN_ATTACH_GONE,
+    "the agent of the node gave this container a share, and its socket %s is gone: programs are refused the GPU; start the pod "
+    "again",
+    "the agent, or an older one after a step back, no longer knows this container", "start the pod again");
 SL_ERROR(RUN_MEMORY_ROUNDED, "run: memory is counted in units of %llu bytes: %s gets %llu of the %llu bytes asked for",
     "a remark, not an error: the amount was rounded down", "nothing");
 SL_ERROR(RUN_ARBITER_LOST, "run: the arbiter ended and cannot be started again (%s); the command keeps its last limits",

@@ -148,6 +148,10 @@ static void json_process(struct sl_json *j, const struct sl_client_status *s,
     sl_json_string(j, "command", p->command);
     sl_json_uint(j, "waited_ns", p->waited_ns);
     sl_json_uint(j, "launches", p->launches);
+    if (p->h.option) /* an arbiter from before protocol 3 does not tell */
+        sl_json_uint(j, "protocol", p->h.option);
+    else
+        sl_json_string(j, "protocol", NULL);
     sl_json_begin(j, "gpus", '[');
     for (uint32_t i = 0; i < p->gpu_count && i < m->gpu_count; i++) {
         sl_json_begin(j, NULL, '{');

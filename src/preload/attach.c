@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,7 +63,7 @@ static void open_log(void)
 static const char *find_socket(void)
 {
     enum sl_attach_found found = sl_attach_find();
-    if (found == SL_ATTACH_MOUNTED || found == SL_ATTACH_HIDDEN)
+    if (found == SL_ATTACH_MOUNTED || found == SL_ATTACH_HIDDEN || found == SL_ATTACH_GONE)
         return SL_ATTACH_DEFAULT;
     const char *path = secure_getenv(SL_ATTACH_ENV);
     return path && path[0] ? path : NULL;
@@ -143,6 +144,15 @@ static bool try_later(struct patience *t, int rc, const struct sl_err *err)
     return true;
 }
 
+/* Versions that do not fit, and a tenant that is over: the program did nothing wrong, and sees only a number of CUDA. */
+static void say_once(const char *why)
+{
+    static bool said;
+    if (!said)
+        (void)dprintf(STDERR_FILENO, "sluice: no GPU for this process: %s\n", why);
+    said = true;
+}
+
 /* One attempt. NULL: try again in a moment. */
 static struct sl_process *attach_now(struct patience *tries)
 {
@@ -159,6 +169,8 @@ static struct sl_process *attach_now(struct patience *tries)
         return NULL;
     if (rc < 0) {
         sl_error("this process is not attached to its tenant: %s", err.msg);
+        if (rc == -EPROTONOSUPPORT || (rc == -ENOENT && strcmp(path, SL_ATTACH_DEFAULT) == 0))
+            say_once(err.msg);
         return &refused;
     }
     tenant.mode = SL_MODE_TENANT;
@@ -168,7 +180,7 @@ static struct sl_process *attach_now(struct patience *tries)
     tenant.host_pid = link.host_pid;
     atomic_store(&sl_process_slot(&tenant)->pid, (uint32_t)getpid());
     sl_watch_start(&tenant, path, &link);
-    sl_info("attached to %s as slot %u", path, link.slot);
+    sl_info("attached to %s as slot %u, protocol %u", path, link.slot, link.protocol);
     return &tenant;
 }
 

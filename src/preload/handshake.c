@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "preload/errors.h"
 #include "shm/packet.h"
+#include "shm/protocol.h"
 
 #define HIGH_FD 500
 
@@ -68,6 +69,7 @@ static int say_hello(int sock, uint32_t old_slot, int old_ledger, struct sl_err 
     struct sl_msg_hello hello;
     memset(&hello, 0, sizeof(hello));
     sl_packet_init(&hello.h, SL_MSG_HELLO, sizeof(hello));
+    hello.h.option = sl_protocols_told(SL_PROTOCOLS_OWN);
     hello.slot = old_slot;
     hello.own_pid = (uint32_t)getpid();
     (void)snprintf(hello.command, sizeof(hello.command), "%s", program_invocation_short_name);
@@ -94,7 +96,7 @@ static int take_pages(struct sl_packet_fds *fds, struct sl_link *link, struct sl
 int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeout_ms,
                  struct sl_link *ret, struct sl_err *err)
 {
-    struct sl_link link = {-1, -1, SL_LEASE_MAP_INIT, SL_LEDGER_MAP_INIT, SL_NO_SLOT, 0};
+    struct sl_link link = {-1, -1, SL_LEASE_MAP_INIT, SL_LEDGER_MAP_INIT, SL_NO_SLOT, 0, 0};
     union sl_packet packet = {.h = {0}};
     struct sl_packet_fds fds = {.count = 0};
     SL_CLEANUP(close) int sock = sl_packet_connect(path, err);
@@ -108,10 +110,12 @@ int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeou
     if (rc == 0)
         rc = sl_packet_recv(sock, &packet, &fds, err);
     if (rc == 0 && packet.h.type == SL_MSG_ERROR)
-        rc = sl_err_set(err, -EACCES, SL_E_ATTACH_REFUSED, (int)sizeof(packet.text.text) - 1,
-                        packet.text.text);
+        rc = sl_err_set(err, packet.text.code == -EPROTONOSUPPORT ? -EPROTONOSUPPORT : -EACCES,
+                        SL_E_ATTACH_REFUSED, (int)sizeof(packet.text.text) - 1, packet.text.text);
     else if (rc == 0 && (packet.h.type != SL_MSG_WELCOME || packet.welcome.slot >= SL_MAX_SLOTS))
         rc = sl_err_set(err, -EPROTO, SL_E_WELCOME_WRONG);
+    if (rc == 0)
+        rc = sl_protocol_accept(SL_PROTOCOLS_OWN, packet.h.option, &link.protocol, err);
     if (rc == 0)
         rc = take_pages(&fds, &link, err);
     sl_packet_fds_close(&fds);

@@ -35,6 +35,7 @@ struct sl_link {
     struct sl_ledger_map ledger;
     uint32_t slot;
     uint32_t host_pid;
+    uint32_t protocol; /* what both sides know: SL_PROTOCOL */
 };
 
 /* old_slot SL_NO_SLOT and old_ledger -1 at the first attach. */

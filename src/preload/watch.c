@@ -215,7 +215,7 @@ static void adopt(struct sl_process *p, struct sl_link *link)
     sl_lock_drop(&measure_lock);
     atomic_store(&watch.connected, true);
     sl_gate_replaced(p);
-    sl_info("attached again, slot %u", link->slot);
+    sl_info("attached again, slot %u, protocol %u", link->slot, link->protocol);
 }
 
 static bool reconnect(struct sl_process *p)

@@ -21,10 +21,25 @@ SL_ERROR_ALSO(PAGE_GPUS, "the lease page names %u GPUs, more than this build all
 SL_ERROR_ALSO(PAGE_OTHER_LEASE, "the ledger page belongs to another lease");
 SL_ERROR_ALSO(PAGE_UNREADABLE, "the %s page cannot be examined");
 SL_ERROR(PEER_VERSION,
-    "the peer uses protocol version %u, but this build uses %u: install the same version of Sluice on both sides",
+    "the peer uses messages of version %u, but this build uses %u: install the same version of Sluice on both sides",
     "two builds, or another program listens on that socket", "install the same version on both sides");
 SL_ERROR_ALSO(PEER_PACKET, "the peer sent a packet that is not part of the protocol");
 SL_ERROR_ALSO(PEER_DESCRIPTORS, "the peer sent file descriptors with a packet that takes none");
+SL_ERROR(PROTOCOL_TOO_OLD,
+    "libsluice in this process speaks protocol %u, and the arbiter speaks %u to %u: the process began with a version of "
+    "Sluice that is too old for this agent; start the pod or the command again",
+    "the pod or command runs since more than two versions of Sluice, and was not started again in between",
+    "start it again: it gets the libsluice of today (docs/upgrade.md)");
+SL_ERROR(PROTOCOL_TOO_NEW,
+    "libsluice in this process speaks protocol %u to %u, and the arbiter speaks up to %u only: the agent was taken back too "
+    "far; install a newer one, or start the pod or the command again",
+    "Sluice was taken back by more than two versions under a pod or command that runs",
+    "install a newer agent again, or start the pod or command again (docs/upgrade.md)");
+SL_ERROR(PROTOCOL_ARBITER,
+    "the arbiter speaks protocol %u with this process, and libsluice in it knows %u to %u: install versions of Sluice that are "
+    "at most two apart on both sides",
+    "`libsluice.so` and the arbiter are of versions that are too far apart",
+    "install versions that are at most two apart, then start the pod or command again (docs/upgrade.md)");
 SL_ERROR(PEER_CLOSED, "the peer closed the connection",
     "the other side ended, or is busy", "try again; `sluice doctor`");
 SL_ERROR_ALSO(PEER_SILENT, "the peer did not answer within %d ms");

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -26,13 +27,26 @@ static bool is_private_of_another(void)
            (st.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
+/* The agent mounts the directory of the socket read-only. While an arbiter makes the socket again, or after it has lost the
+ * tenant, the directory is empty: a program that starts then has a limit all the same. */
+static bool is_mounted(void)
+{
+    char dir[] = SL_ATTACH_DEFAULT;
+    struct statvfs fs;
+    *strrchr(dir, '/') = '\0';
+    SL_CLEANUP(close) int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY);
+}
+
 enum sl_attach_found sl_attach_find(void)
 {
     if (access(SL_ATTACH_DEFAULT, F_OK) == 0)
         return SL_ATTACH_MOUNTED;
-    if (errno == ENOENT || errno == ENOTDIR)
-        return SL_ATTACH_NONE;
     int why = errno;
+    if (why == ENOENT && is_mounted())
+        return SL_ATTACH_GONE;
+    if (why == ENOENT || why == ENOTDIR)
+        return SL_ATTACH_NONE;
     if (why == EACCES && is_private_of_another())
         return SL_ATTACH_FOREIGN;
     errno = why;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -148,6 +149,15 @@ int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_co
     }
 }
 
+void sl_packet_refuse(int sock, uint16_t version, int code, const char *text)
+{
+    struct sl_msg_text m = {.code = code};
+    sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
+    m.h.version = version;
+    (void)snprintf(m.text, sizeof(m.text), "%s", text);
+    (void)!sl_packet_send(sock, &m.h, NULL, 0, NULL); /* the peer may be gone */
+}
+
 static void collect_fds(struct msghdr *mh, struct sl_packet_fds *ret)
 {
     ret->count = 0;
@@ -217,11 +227,13 @@ static int check_packet(const union sl_packet *packet, ssize_t n, int flags, str
     if (n == 0)
         return sl_err_set(err, -ECONNRESET, SL_E_PEER_CLOSED);
     if ((size_t)n < sizeof(struct sl_msg) || (flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-        packet->h.magic != SL_MSG_MAGIC || packet->h.size != (size_t)n ||
-        sl_packet_size((enum sl_msg_type)packet->h.type) != (size_t)n)
+        packet->h.magic != SL_MSG_MAGIC || packet->h.size != (size_t)n)
         return sl_err_set(err, -EPROTO, SL_E_PEER_PACKET);
-    if (packet->h.version != SL_MSG_VERSION)
-        return sl_err_set(err, -EPROTO, SL_E_PEER_VERSION, packet->h.version, SL_MSG_VERSION);
+    if (packet->h.version != SL_MSG_VERSION) /* its messages may have other sizes */
+        return sl_err_set(err, -EPROTONOSUPPORT, SL_E_PEER_VERSION, packet->h.version,
+                          SL_MSG_VERSION);
+    if (sl_packet_size((enum sl_msg_type)packet->h.type) != (size_t)n)
+        return sl_err_set(err, -EPROTO, SL_E_PEER_PACKET);
     return 0;
 }
 

@@ -54,7 +54,8 @@ int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_co
 
 /*
  * Receives one checked packet. 0 and *packet filled; -EAGAIN on a non-blocking socket without a packet; -ECONNRESET
- * when the peer is gone; -EPROTO when the packet is malformed. With `fds` NULL a packet that brings descriptors is
+ * when the peer is gone; -EPROTO when the packet is malformed; -EPROTONOSUPPORT when it is of another SL_MSG_VERSION
+ * (*packet then has its header, for sl_packet_refuse). With `fds` NULL a packet that brings descriptors is
  * malformed too: it is refused and stays in the queue, so that nothing in it is ever closed here.
  *
  * With `fds` this may block for as long as a hostile peer likes: unwanted descriptors are closed in the call, by us or
@@ -63,6 +64,9 @@ int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_co
  */
 int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Sends ERROR, in the version of the one who asked: every build reads it. */
+void sl_packet_refuse(int sock, uint16_t version, int code, const char *text);
 
 /* Does the next packet bring descriptors? 1, 0, or -errno (-EAGAIN: there is no packet). Takes nothing, closes nothing,
  * never blocks on a non-blocking socket. */

@@ -49,6 +49,19 @@ with_run() {
     [[ "$output" == *"problem"*"attach"* ]]
 }
 
+@test "in a container whose share is over, programs are refused and not unlimited" {
+    # What the agent mounts is read-only; the socket in it goes with the tenant.
+    local gone='mkdir -m 755 /run/sluice; mount -t tmpfs -o ro,mode=755 none /run/sluice'
+    run with_run "$gone" env LD_PRELOAD="${RUNTIME}$SLUICE_BUILD/lib/libsluice.so" \
+        LD_LIBRARY_PATH="$SLUICE_BUILD/sim" SLUICE_SIM=h200 "$ALLOC" 1000000
+    [[ "$output" == *"sluice: no GPU for this process: cannot reach the arbiter at /run/sluice/attach.sock"* ]]
+    [[ "$output" == *"error 800"* ]]
+    run -125 with_run "$gone" "$SLUICE" run --sim h200 --memory 1Gi -- "$ALLOC" 1000000
+    [[ "$output" == *"its socket /run/sluice/attach.sock is gone"*"start the pod again"* ]]
+    run -1 with_run "$gone" "$SLUICE" doctor --sim h200
+    [[ "$output" == *"problem"*"attach"*"is gone"* ]]
+}
+
 @test "in a container with a share of its own, run says which share holds" {
     run with_run 'mkdir -m 755 /run/sluice; : >/run/sluice/attach.sock; chmod 666 /run/sluice/attach.sock' \
         "$SLUICE" run --sim h200 --memory 1Gi -- "$ALLOC" 1000000

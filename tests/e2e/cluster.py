@@ -178,6 +178,10 @@ class Cluster:
             "--data-dir", os.path.join(self.work, "machine", "etcd"), "--unsafe-no-fsync", "--log-level=warn",
             "--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380"])
+        self.start_api_server()
+
+    def start_api_server(self):
+        """With scheduler and controller manager."""
         key = os.path.join(self.work, "sa.key")
         # What our own service accounts do is written down: tests compare it with the rights they have.
         audit = self.write("audit.yaml", {
@@ -209,6 +213,12 @@ class Cluster:
         self.start_scheduler()
         self.start_component("kube-controller-manager", "--service-account-private-key-file", key, "--root-ca-file",
                              self.ca, "--controllers=" + ",".join(CONTROLLERS), "--node-monitor-grace-period=60s")
+
+    def restart_control_plane(self):
+        """All of it but etcd, which has the objects."""
+        for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            self.end(name)
+        self.start_api_server()
 
     def start_component(self, name, *more):
         conf = self.client_config(name + ".conf", "system:" + name)

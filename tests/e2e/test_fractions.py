@@ -153,7 +153,7 @@ def killed(w):
 
 @test("fractions.restarts_refuse_nothing")
 def restarts_refuse_nothing(w):
-    """Without surge: while an agent is replaced there is neither agent nor arbiter."""
+    """With surge: the next agent takes the slots over; between two arbiters there is none."""
     begin(w)
     w.pod("churn", GPU, restarts.COMMAND, annotations=promise(w, main=(restarts.LIMIT_MIB, 50)))
     w.wait_running("churn")

@@ -48,6 +48,19 @@ def left_in_cluster(w):
     return sorted(n for n in names if "sluice" in n)
 
 
+def steps_two_and_three(w):
+    for words in commands(2):
+        kubectl(w, words)
+    same("files on the node", left_on_node(), [])
+    same("labels and annotations", left_on_object(w), [])
+    for words in commands(3):
+        kubectl(w, words)
+    wait("the namespace to be gone", lambda: w.api.get("/api/v1/namespaces/sluice-system") is None, 90)
+    # Kubelet removes the slices of a driver that has not come back for half a minute.
+    wait(lambda: f"no objects to be left, there are {left_in_cluster(w)}", lambda: not left_in_cluster(w), 90, every=1)
+    w.overlay = None
+
+
 @test("uninstall.nothing_is_left")
 def uninstall(w):
     begin(w)
@@ -62,14 +75,24 @@ def uninstall(w):
     w.cluster.kubectl("delete", "-k", os.path.join(images.TOP, "deploy/controller/dra"))
     w.cluster.kubectl("delete", "-k", os.path.join(w.cluster.work, "overlay-dra"))
     wait("the namespace to be gone", lambda: w.api.get("/api/v1/namespaces/sluice-system") is None, 90)
-    for words in commands(2):
-        kubectl(w, words)
-    same("files on the node", left_on_node(), [])
-    same("labels and annotations", left_on_object(w), [])
-    for words in commands(3):
-        kubectl(w, words)
-    wait("the namespace to be gone", lambda: w.api.get("/api/v1/namespaces/sluice-system") is None, 90)
-    # Kubelet removes the slices of a driver that has not come back for half a minute.
-    wait(lambda: f"no objects to be left, there are {left_in_cluster(w)}", lambda: not left_in_cluster(w), 90, every=1)
-    w.overlay = None
+    steps_two_and_three(w)
     return f"{before[0]} files and folders, {before[1]} labels and annotations, {before[2]} objects removed"
+
+
+@test("uninstall.the_overlay_first")
+def overlay_first(w):
+    """The order that leaves the webhook behind: pods come in all the same, and the controller's folder takes it away."""
+    begin(w)
+    folder = os.path.join(images.TOP, "deploy/controller/dra")
+    w.cluster.kubectl("apply", "-k", folder)
+    wait("the controller's webhook", lambda: any("mutatingwebhook" in n for n in left_in_cluster(w)), 60)
+    w.cluster.kubectl("delete", "-k", os.path.join(w.cluster.work, "overlay-dra"))
+    wait("the namespace to be gone", lambda: w.api.get("/api/v1/namespaces/sluice-system") is None, 90)
+    w.pod("plain", command=("sleep", "1000"))
+    w.wait_running("plain")
+    w.delete("plain")
+    with open(os.path.join(images.TOP, "docs", "uninstall.md"), encoding="utf-8") as f:
+        words = re.search(r"`kubectl (delete --ignore-not-found -k) deploy/controller/extender`", " ".join(f.read().split()))
+    check(words, "docs/uninstall.md does not say how to remove what is left of the controller")
+    w.cluster.kubectl(*words.group(1).split(), folder)
+    steps_two_and_three(w)

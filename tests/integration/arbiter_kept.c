@@ -290,6 +290,38 @@ static void test_compute_nonsense(void **state)
     assert_int_equal(unlink(aside), 0);
 }
 
+/* Files of other versions: a line that a newer one added is passed over, the owner is read where each version wrote it, and
+ * what 0.1.0 does not know stands behind what it reads. */
+static void test_other_versions(void **state)
+{
+    (void)state;
+    struct sl_msg_lease m = keep_ask("aged", GIB);
+    struct sl_msg_created c;
+    struct sl_msg_tenant t;
+    char file[160], text[4096];
+    (void)snprintf(file, sizeof(file), "%s/t/aged.lease", world.dir);
+    assert_int_equal(create(&m, &c), 0);
+    world_kill(&world);
+    FILE *f = fopen(file, "r+");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    assert_null(strstr(text, "\nowner"));
+    char *owner = strstr(text, " owner ");
+    char *end = strstr(text, "\nend\n");
+    assert_non_null(owner);
+    assert_non_null(end);
+    *owner = *end = '\0';
+    rewind(f);
+    assert_true(fprintf(f, "%s\nowner 4711\n%s\nquota-of-tomorrow 1 2 3\nend\n", text,
+                        strchr(owner + 1, '\n') + 1) > 0);
+    assert_int_equal(fclose(f), 0);
+    world_start(&world);
+    assert_true(told("aged", &t));
+    assert_int_equal(t.h.option, SL_OWNER_TOLD(4711));
+    assert_int_equal(t.gpu[0].limit_bytes, GIB);
+    assert_int_equal(remove_named("aged"), 0);
+}
+
 static void test_needs_name_and_gpus(void **state)
 {
     (void)state;
@@ -399,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_new),
         cmocka_unit_test(test_compute_insisted),
         cmocka_unit_test(test_compute_nonsense),
+        cmocka_unit_test(test_other_versions),
         cmocka_unit_test(test_needs_name_and_gpus),
         cmocka_unit_test(test_survives_the_arbiter),
         cmocka_unit_test(test_modes),

@@ -163,6 +163,8 @@ static void nonsense_is_refused_and_leaks_nothing(void **state)
         {"unknown type", sizeof(good), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, 999},
         {"another type", sizeof(good), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_WELCOME},
         {"another version", sizeof(good), SL_MSG_MAGIC, sizeof(good), 99, SL_MSG_HELLO},
+        {"another version, of another size", sizeof(good) + 8, SL_MSG_MAGIC, sizeof(good) + 8, 99,
+         SL_MSG_HELLO},
         {"larger than any", sizeof(union sl_packet) + 100, SL_MSG_MAGIC, sizeof(good),
          SL_MSG_VERSION, SL_MSG_HELLO},
     };
@@ -179,7 +181,8 @@ static void nonsense_is_refused_and_leaks_nothing(void **state)
         struct sl_packet_fds fds = {.count = -7};
         struct sl_err err = SL_ERR_INIT;
         int rc = sl_packet_recv(pair[1], &in, &fds, &err);
-        if (rc != -EPROTO || err.code != rc)
+        int expected = cases[i].version == SL_MSG_VERSION ? -EPROTO : -EPROTONOSUPPORT;
+        if (rc != expected || err.code != rc)
             fail_msg("%s: %d (%s)", cases[i].what, rc, err.msg);
         assert_int_equal(fds.count, -7); /* untouched on failure */
         if (cases[i].version == 99)
