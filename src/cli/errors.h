@@ -22,6 +22,7 @@ SL_ERROR_ALSO(OPTION_EMPTY_VALUE, "--%s= has no value: write --%s%s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.100s\" is an extra word: name one file");
 SL_ERROR_ALSO(EXTRA_WORD, "\"%.100s\" is an extra word: `sluice %s` takes options only");
+SL_ERROR_ALSO(WEB_PORT, "--port \"%.20s\" is not a port: write a number from 0 to 65535; 0 is a free one");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR_ALSO(ARBITER_WORD,
     "arbiter: unexpected word \"%.60s\": write `sluice arbiter --system`, or `sluice arbiter check FILE`");

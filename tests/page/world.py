@@ -13,7 +13,7 @@ EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.tit
 
 
 def node(name, cards, model, mib):
-    gpus = [{"uuid": f"GPU-{name}-{i}", "memoryMiB": mib, "cores": 100, "model": model, "numa": 0, "healthy": True} for i in range(cards)]
+    gpus = [{"uuid": f"GPU-{name[:24]}-{i}", "memoryMiB": mib, "cores": 100, "model": model, "numa": 0, "healthy": True} for i in range(cards)]
     return {"metadata": {"name": name, "uid": f"uid-{name}", "annotations": {"sluice.io/gpus": json.dumps(gpus)}},
             "status": {"allocatable": {"cpu": "128"}}, "_gpus": gpus}
 
@@ -27,7 +27,7 @@ def pod(number, name, space, where, shares):
 
 
 def request(mib, cores, count=1):
-    return json.dumps({"version": 1, "containers": 1, "parts": [{"container": "main", "index": 0, "count": count, "memoryMiB": mib, "cores": cores}]})
+    return json.dumps({"version": 1, "containers": 1, "parts": [{"container": "main", "index": 0, "gpus": count, "memoryMiB": mib, "cores": cores}]})
 
 
 def waiting(number, name, space, mib, cores, said):
@@ -53,7 +53,11 @@ class Cluster:
                 self.nodes.append(evil)
                 self.pods.append(pod("evil", EVIL, "a-space", evil["metadata"]["name"], [(evil["_gpus"][0], 20480, 30)]))
                 self.pods.append(waiting(90, EVIL, "b-space", 900000, 30, EVIL))
-        for n in self.nodes[:nodes]:
+        if nodes == 1:
+            card, name = self.nodes[0]["_gpus"][0], self.nodes[0]["metadata"]["name"]
+            for k, (who, space, part, cores) in enumerate((("train-resnet-0", "research", 51200, 40), ("llama-serve", "prod", 40960, 30), ("notebook-7", "research", 20480, 10))):
+                self.pods.append(pod(f"one-{k}", who, space, name, [(card, part, cores)]))
+        for n in self.nodes[:nodes if nodes > 1 else 0]:
             for i, gpu in enumerate(n["_gpus"]):
                 mib, left_mib, left_cores = gpu["memoryMiB"], gpu["memoryMiB"], 100
                 for k in range((number * 7 + i * 3 + (number >> 3)) % 5 + (number % 11 == 0)):
