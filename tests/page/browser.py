@@ -117,7 +117,7 @@ class Page:
 
     def wait(self, text, what=None, seconds=30):
         end = time.monotonic() + seconds
-        while not self.js(text):
+        while not self.js(f"!!({text})"):
             assert time.monotonic() < end, f"not within {seconds} s: {what or text}"
             time.sleep(0.05)
 

@@ -2,6 +2,7 @@
 """A cluster that exists only as objects of an API server, for sluice-controller to look at."""
 import http.server
 import json
+import random
 import threading
 import time
 import urllib.parse
@@ -34,7 +35,7 @@ def waiting(number, name, space, mib, cores, said):
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 40 - 97 * number))
     return {"metadata": {"name": name, "namespace": space, "uid": f"wait-{number}", "creationTimestamp": since,
                          "annotations": {"sluice.io/request": request(mib, cores)}},
-            "spec": {"containers": [{"name": "main"}]},
+            "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
             "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]}}
 
 
@@ -42,7 +43,7 @@ class Cluster:
     """Nodes and pods; the same for the same numbers."""
 
     def __init__(self, nodes, cards_each, hostile=False):
-        self.nodes, self.pods, number = [], [], 0
+        self.nodes, self.pods, number, luck = [], [], 0, random.Random(7)
         for n in range(nodes):
             model, mib = MODELS[(n // 3) % len(MODELS)] if nodes > 1 else MODELS[0]
             cards = cards_each(n) if callable(cards_each) else cards_each
@@ -60,16 +61,15 @@ class Cluster:
         for n in self.nodes[:nodes if nodes > 1 else 0]:
             for i, gpu in enumerate(n["_gpus"]):
                 mib, left_mib, left_cores = gpu["memoryMiB"], gpu["memoryMiB"], 100
-                for k in range((number * 7 + i * 3 + (number >> 3)) % 5 + (number % 11 == 0)):
-                    part = (mib // 8, mib // 4, mib // 10, mib // 3)[(number + k) % 4]
-                    cores = (10, 25, 30, 15, 20)[(number + k * 2) % 5]
+                for k in range(luck.choice((0, 0, 1, 2, 3, 3, 4, 5, 6))):
+                    part = mib // luck.choice((3, 4, 5, 8, 10))
+                    cores = luck.choice((10, 15, 20, 25, 30))
                     if part > left_mib or cores > left_cores:
                         break
-                    name = NAMES[(number * 3 + k) % len(NAMES)]
-                    self.pods.append(pod(f"{number}-{k}", f"{name}-{number % 97}", SPACES[(number + k) % len(SPACES)],
+                    self.pods.append(pod(f"{number}-{k}", f"{luck.choice(NAMES)}-{number}{'abcdef'[k]}", luck.choice(SPACES),
                                          n["metadata"]["name"], [(gpu, part, cores)]))
                     left_mib, left_cores = left_mib - part, left_cores - cores
-                if number % 13 == 5 and left_mib == mib:
+                if left_mib == mib and luck.random() < 0.3:
                     self.pods.append(pod(f"{number}-w", f"pretrain-{number}", "research", n["metadata"]["name"], [(gpu, mib, 100)]))
                 number += 1
         for i in range(min(45, max(1, number // 12))):
