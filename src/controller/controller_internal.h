@@ -59,7 +59,7 @@ struct sl_controller {
     struct sl_extender extender;
     struct sl_quota quota;
     struct sl_claims claims;
-    struct ui_dra *dra; /* NULL: no page, or no DRA */
+    struct ui_dra *dra;      /* NULL: no page, or no DRA */
     struct sl_map templates; /* by namespace/name */
     struct sl_map settling;  /* pods whose HAMi annotations are not up to date, by uid */
     unsigned settling_sent;

@@ -193,16 +193,28 @@ static void put_wall(struct sl_json *j, const struct sl_page_source *s, const ui
     sl_json_string(j, "wall", wall);
 }
 
+static FILE *begin(struct sl_json *j, char **ret_text, size_t *ret_size)
+{
+    FILE *out = sl_xmemstream(ret_text, ret_size);
+    sl_json_init(j, out);
+    sl_json_begin(j, NULL, '{');
+    return out;
+}
+
+static void end(struct sl_json *j, FILE *out)
+{
+    sl_json_end(j, '}');
+    sl_xmemstream_close(out);
+}
+
 char *sl_page_data(const struct sl_page_source *s, const struct sl_page_ask *ask, size_t *ret_size)
 {
     struct sl_json j;
     char *text;
     size_t count, room = ask->count;
     uint32_t *chosen SL_CLEANUP(free) = choose(s, ask, &count);
-    FILE *out = sl_xmemstream(&text, ret_size);
+    FILE *out = begin(&j, &text, ret_size);
     size_t from = ask->from < count ? ask->from : count;
-    sl_json_init(&j, out);
-    sl_json_begin(&j, NULL, '{');
     sl_json_string(&j, "kind", s->kind);
     sl_json_string(&j, "title", s->title);
     sl_json_string(&j, "version", SLUICE_VERSION);
@@ -220,8 +232,7 @@ char *sl_page_data(const struct sl_page_source *s, const struct sl_page_ask *ask
     sl_json_begin(&j, "waiting", '[');
     s->each_waiter(s, ask->wait_from, SL_PAGE_WAIT_MAX, put_waiter, &j);
     sl_json_end(&j, ']');
-    sl_json_end(&j, '}');
-    sl_xmemstream_close(out);
+    end(&j, out);
     return text;
 }
 
@@ -236,9 +247,7 @@ char *sl_page_fit(const struct sl_page_want *want, const struct sl_page_place *p
 {
     struct sl_json j;
     char *text;
-    FILE *out = sl_xmemstream(&text, ret_size);
-    sl_json_init(&j, out);
-    sl_json_begin(&j, NULL, '{');
+    FILE *out = begin(&j, &text, ret_size);
     sl_json_bool(&j, "fits", p->node);
     sl_json_string(&j, "node", p->node);
     sl_json_string(&j, "by", p->by);
@@ -255,8 +264,7 @@ char *sl_page_fit(const struct sl_page_want *want, const struct sl_page_place *p
         sl_json_end(&j, '}');
     }
     sl_json_end(&j, ']');
-    sl_json_end(&j, '}');
-    sl_xmemstream_close(out);
+    end(&j, out);
     return text;
 }
 
@@ -264,11 +272,8 @@ char *sl_page_error(const char *message, size_t *ret_size)
 {
     struct sl_json j;
     char *text;
-    FILE *out = sl_xmemstream(&text, ret_size);
-    sl_json_init(&j, out);
-    sl_json_begin(&j, NULL, '{');
+    FILE *out = begin(&j, &text, ret_size);
     sl_json_string(&j, "error", message);
-    sl_json_end(&j, '}');
-    sl_xmemstream_close(out);
+    end(&j, out);
     return text;
 }
