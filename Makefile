@@ -57,6 +57,7 @@ test: build ## everything that needs no GPU and no Kubernetes
 
 docs: ## write docs/errors.md from the tables of messages, and wrap Markdown at 120 columns
 	@tools/errors.py
+	@tools/page.py
 	@tools/mdwrap.py
 
 check: build ## only the checks on the tree itself: layers, headers, exports, licences, both compilers

@@ -81,6 +81,7 @@ int sl_cmd_cluster(const struct sl_cli_args *args);
 int sl_cmd_simulate(const struct sl_cli_args *args);
 int sl_cmd_config(const struct sl_cli_args *args);
 int sl_cmd_spin(const struct sl_cli_args *args);
+int sl_cmd_web(const struct sl_cli_args *args);
 int sl_cmd_words(const struct sl_cli_args *args);
 
 /* A word after `sluice cluster`? */

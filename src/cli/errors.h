@@ -22,6 +22,7 @@ SL_ERROR_ALSO(OPTION_EMPTY_VALUE, "--%s= has no value: write --%s%s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.100s\" is an extra word: name one file");
 SL_ERROR_ALSO(EXTRA_WORD, "\"%.100s\" is an extra word: `sluice %s` takes options only");
+SL_ERROR_ALSO(WEB_PORT, "--port \"%.20s\" is not a port: write a number from 0 to 65535; 0 is a free one");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR_ALSO(ARBITER_WORD,
     "arbiter: unexpected word \"%.60s\": write `sluice arbiter --system`, or `sluice arbiter check FILE`");
@@ -45,13 +46,11 @@ SL_ERROR(HISTORY_TWO_NAMES, "only one name can be given: write `sluice history N
     "`sluice history` shows all ended tenants, or those of one name", "one name, or none");
 SL_ERROR(HISTORY_COUNT, "\"%.40s\" is not a number of tenants: write for example --last 10",
     "`--last` (`-n`) takes a whole number from 1", "`--last 10`");
-SL_ERROR(SINCE_BAD,
-    "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
+SL_ERROR(SINCE_BAD, "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
     "`--since` takes a time in the past, in one of these forms", "one of the forms in the message");
 SL_ERROR_ALSO(SINCE_NO_DAY, "there is no time \"%.40s\": check the day and the hour");
 SL_ERROR_ALSO(SINCE_FUTURE, "\"%.40s\" is in the future: name a time in the past");
-SL_ERROR(HISTORY_NAME_NEAR,
-    "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
+SL_ERROR(HISTORY_NAME_NEAR, "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
     "no tenant of this name has ended, its entry is too old, or it belongs to another user",
     "a name that `sluice history` shows; `sluice status` shows tenants that run");
 SL_ERROR_ALSO(HISTORY_NAME_UNKNOWN,

@@ -96,6 +96,12 @@ static const struct sl_cli_option top_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option web_options[] = {
+    {"port", "PORT", "listen at this port of 127.0.0.1 (default: a free one)", "8090"},
+    OPTION_SIM,
+    OPTION_END,
+};
+
 static const struct sl_cli_option set_options[] = {
     OPTION_MEMORY, OPTION_CORES, OPTION_PRIORITY, OPTION_SIM, OPTION_END,
 };
@@ -222,6 +228,16 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "memory and priority, z pauses it, x ends it, s sorts, / filters, ? explains, q leaves.",
      .options = top_options,
      .run = sl_cmd_top},
+    {.name = "web",
+     .summary = "show GPUs and tenants on a page for a browser of this machine",
+     .details =
+         "Prints an address to open. Other machines cannot reach it; other users of this machine\n"
+         "need the token in the address. From elsewhere: `ssh -L 8090:127.0.0.1:8090 HOST` with\n"
+         "`--port 8090`. The page shows what `sluice status` shows, who waits, and where a "
+         "request\n"
+         "would go. It changes nothing.",
+     .options = web_options,
+     .run = sl_cmd_web},
     {.name = "set",
      .synopsis = "NAME",
      .summary = "change what a running tenant may use",

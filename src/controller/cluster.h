@@ -57,6 +57,10 @@ struct sl_cluster_ask {
 /* Chooses a node and GPUs, and reserves them. The name is valid until the node goes. -ENOSPC: no node has room. */
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
                       const char **ret_node, struct sl_err *err) SL_MUST_CHECK;
+/* Where would such a pod go now? Reserves nothing and teaches the engine nothing. ret_gpus: a bit for each card of the
+ * node. -ENOSPC: no node has room. */
+int sl_cluster_would(struct sl_cluster *c, const struct sl_request *request, const char **ret_node,
+                     uint16_t *ret_gpus, struct sl_err *err) SL_MUST_CHECK;
 /* A score for each candidate, INT32_MIN where the pod does not fit. Reserves nothing. */
 int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, int32_t *ret,
                       struct sl_err *err) SL_MUST_CHECK;
@@ -99,6 +103,22 @@ void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib);
 /* Does a pod of the namespace use that template? */
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name);
+
+/* --- for the page (cluster_look.c) --- */
+struct sl_page_card;
+struct sl_page_tenant;
+struct sl_page_waiter;
+/* The cards of all nodes by name, to be freed; their texts are valid until the next change. */
+struct sl_page_card *sl_cluster_cards(const struct sl_cluster *c, size_t *ret_count,
+                                      size_t *ret_nodes);
+/* owner: of the card. */
+void sl_cluster_card_tenants(const void *owner, unsigned gpu,
+                             void (*each)(void *to, const struct sl_page_tenant *tenant), void *to);
+/* Pods that have no node: how many there are, and those from this one on. */
+size_t sl_cluster_waiting(const struct sl_cluster *c);
+void sl_cluster_each_waiting(struct sl_cluster *c, size_t from, size_t count,
+                             void (*each)(void *to, const struct sl_page_waiter *waiter), void *to);
+size_t sl_cluster_pods_placed(const struct sl_cluster *c);
 
 /* The CPU that the scheduler charges a pod: the sum of its containers, or the largest init container if larger. */
 uint32_t sl_cluster_pod_cpu(const json_t *pod);

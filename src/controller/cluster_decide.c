@@ -274,41 +274,59 @@ static int begin(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct 
     return 0;
 }
 
-int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
-                      const char **ret_node, struct sl_err *err)
+/* The place for a request, with its grants. *ret_taken: they are in the books already. */
+static int find_place(struct sl_cluster *c, const struct sl_cluster_ask *ask, bool asked_by_a_pod,
+                      struct cluster_grant *grant, struct cluster_node **ret, size_t *ret_count,
+                      bool *ret_taken, struct sl_err *err)
 {
     const struct sl_request *r = ask->request;
-    struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count, sizeof(*grant));
     struct sl_place_request *e = &grant[0].request;
     struct sl_place_decision d = {.node = 0};
-    struct cluster_node *n = NULL;
-    size_t count = 1;
-    int rc = begin(c, ask, err);
-    if (!rc && strlen(ask->name_space) >= CLUSTER_SPACE_NAME)
-        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
-    if (rc)
-        return rc;
-    candidates(c, ask);
     bool by_engine = simple(c, r);
+    int rc = 0;
+    candidates(c, ask);
+    *ret_count = 1;
+    *ret_taken = false;
     if (by_engine) {
         *e = engine_request(r, 0);
         e->cpu_milli = ask->cpu_milli;
         e->models = models_of(c, r);
-        remember(c, e);
+        if (asked_by_a_pod)
+            remember(c, e);
         rc = sl_place_decide(c->placer, e, c->allow, &d, err);
         if (rc == -ENOSPC && ask->cpu_milli) { /* the scheduler counts CPU better than we do */
             e->cpu_milli = 0;
             rc = sl_place_decide(c->placer, e, c->allow, &d, err);
         }
-        n = rc ? NULL : c->by_place[d.node];
+        *ret = rc ? NULL : c->by_place[d.node];
         grant[0].gpus = d.gpus;
         /* The engine knows one model a node: that of the first card. */
-        by_engine = rc || !n->mixed || (d.gpus & ~cards_of(n, r)) == 0;
+        by_engine = rc || !(*ret)->mixed || (d.gpus & ~cards_of(*ret, r)) == 0;
     }
-    if (!by_engine)
-        rc = take_tried(c, ask, &n, grant, &count, err);
-    else if (!rc)
-        rc = sl_place_commit(c->placer, e, &d, err);
+    if (by_engine)
+        return rc;
+    *ret_taken = true;
+    return take_tried(c, ask, ret, grant, ret_count, err);
+}
+
+int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
+                      const char **ret_node, struct sl_err *err)
+{
+    const struct sl_request *r = ask->request;
+    struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count, sizeof(*grant));
+    struct cluster_node *n = NULL;
+    size_t count;
+    bool taken;
+    int rc = begin(c, ask, err);
+    if (!rc && strlen(ask->name_space) >= CLUSTER_SPACE_NAME)
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
+    if (rc)
+        return rc;
+    rc = find_place(c, ask, true, grant, &n, &count, &taken, err);
+    if (!rc && !taken) {
+        struct sl_place_decision d = {.node = n->place, .gpus = grant[0].gpus};
+        rc = sl_place_commit(c->placer, &grant[0].request, &d, err);
+    }
     c->stats.decisions += rc == 0;
     c->stats.refusals += rc == -ENOSPC;
     sl_cluster_refused(c, ask->uid, rc == -ENOSPC);
@@ -321,6 +339,28 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     sl_cluster_pod_hold(pod, n, sl_take_ptr(grant), count);
     sl_cluster_reserve(c, pod, POD_RESERVED, now_ns + CLUSTER_RESERVE_NS);
     *ret_node = n->name;
+    return 0;
+}
+
+int sl_cluster_would(struct sl_cluster *c, const struct sl_request *r, const char **ret_node,
+                     uint16_t *ret_gpus, struct sl_err *err)
+{
+    const struct sl_cluster_ask ask = {.request = r};
+    struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count + 1, sizeof(*grant));
+    struct cluster_node *n = NULL;
+    size_t count;
+    bool taken;
+    if (own_parts(r) == 0)
+        return sl_err_set(err, -EINVAL, SL_E_EXT_POD);
+    int rc = find_place(c, &ask, false, grant, &n, &count, &taken, err);
+    if (rc)
+        return rc;
+    *ret_node = n->name;
+    *ret_gpus = 0;
+    for (size_t i = 0; i < count; i++)
+        *ret_gpus |= grant[i].gpus;
+    if (taken)
+        give_back(c, n, grant, count);
     return 0;
 }
 

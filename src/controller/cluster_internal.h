@@ -52,6 +52,8 @@ struct cluster_pod {
     struct cluster_pod *r_prev, *r_next; /* among the reserved */
     struct sl_request *request;          /* until bound */
     struct cluster_grant *grant;
+    char *name;                 /* NULL: the watch has not reported the pod */
+    char *said, *since;         /* while it waits: the scheduler's words, and since when; or NULL */
     char *template_name;        /* the template of its claim; or NULL */
     char *lease;                /* the annotation with its promise, ours or HAMi's; or NULL */
     uint32_t skip;              /* containers of the lease that use another container's GPUs */

@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "base/json_read.h"
+#include "base/utf8.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
 #include "controller/dialect.h"
 #include "controller/errors.h"
 #include "controller/mutate.h"
+
+#define SAID_MAX 400 /* of what the scheduler says of a pod */
 
 /* --- waiting --- */
 
@@ -90,6 +93,9 @@ void sl_cluster_pod_free(void *item)
     struct cluster_pod *pod = item;
     free(pod->request);
     free(pod->grant);
+    free(pod->name);
+    free(pod->said);
+    free(pod->since);
     free(pod->template_name);
     free(pod->lease);
     free(pod);
@@ -156,6 +162,25 @@ static bool keep_text(char **at, const char *value)
     free(*at);
     *at = sl_xstrdup(value);
     return true;
+}
+
+/* Keeps the texts that people know the pod by: its name and, while it has no node, why the scheduler says it waits. */
+static void keep_words(struct cluster_pod *pod, const json_t *object)
+{
+    const json_t *meta = json_object_get(object, "metadata"), *one;
+    bool waits = !sl_jget_text(json_object_get(object, "spec"), "nodeName")[0];
+    char said[SAID_MAX] = "";
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(object, "status"), "conditions"), i, one)
+    {
+        if (waits && strcmp(sl_jget_text(one, "type"), "PodScheduled") == 0 &&
+            strcmp(sl_jget_text(one, "status"), "False") == 0)
+            (void)snprintf(said, sizeof(said), "%s", sl_jget_text(one, "message"));
+    }
+    sl_utf8_mend(said);
+    (void)keep_text(&pod->name, sl_jget_text(meta, "name"));
+    (void)keep_text(&pod->said, said[0] ? said : NULL);
+    (void)keep_text(&pod->since, waits ? sl_jget_text(meta, "creationTimestamp") : NULL);
 }
 
 static void count_request(const struct sl_cluster *c, struct cluster_pod *pod,
@@ -247,6 +272,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         return sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, space);
     bool first = !pod->seen;
     pod->seen = true;
+    keep_words(pod, object);
     if (first && was_refused(c, uid))
         pod_waits(c, pod, true);
     pod->cpu_milli = sl_cluster_pod_cpu(object);

@@ -167,10 +167,16 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
                                        .all = opt->extender == SL_EXTENDER_ALL,
                                        .slot_resource = opt->mutate.slot_resource,
                                        .claims = &c->claims};
+    bool claims = (opt->admission && opt->mutate.mode == SL_MUTATE_DRA) ||
+                  opt->extender == SL_EXTENDER_PRIORITIZE;
+    if (!rc && sl_ui_on(c) && claims && !(c->dra = sl_ui_dra_create(opt->policy, err)))
+        rc = -ENOMEM;
     if (!rc)
         rc = sl_kube_create(loop, &opt->kube, &c->kube, err);
     if (!rc && opt->listen && !opt->cert_file)
         rc = sl_certs_create(c, err);
+    if (!rc)
+        rc = sl_ui_check(c, err);
     if (!rc)
         rc = sl_serve_start(c, err);
     if (!rc)
@@ -196,6 +202,7 @@ void sl_controller_destroy(struct sl_controller *c)
     sl_serve_stop(c);
     sl_leader_destroy(c->leader);
     sl_feeds_stop(c);
+    sl_ui_dra_free(c->dra);
     sl_webhook_free(c);
     sl_bind_free(c);
     sl_kube_destroy(c->kube);

@@ -28,6 +28,8 @@ struct sl_controller_options {
     const char *extender_http; /* the extender without TLS, for loopback; NULL: none */
     const char *client_ca;     /* file: authorities of the extender's clients; NULL: any client */
     const char *client_name;   /* … and the client's common name; NULL: any */
+    const char *ui_token_file; /* the page on `listen`, for those who have this token; NULL: no */
+    const char *ui_loopback;   /* the page without TLS at this loopback address; NULL: no */
     const char *metrics;       /* /metrics, /healthz, /readyz without TLS; NULL: none */
     const char *cert_file, *key_file;       /* both, or neither: self-signed, kept in a Secret */
     const char *name_space;                 /* our own namespace: of Secret, Lease and Service */

@@ -12,7 +12,7 @@
 #include "http/server.h"
 #include "kube/leader.h"
 
-enum { SERVE_TLS, SERVE_EXTENDER, SERVE_METRICS, SERVE_COUNT };
+enum { SERVE_TLS, SERVE_EXTENDER, SERVE_METRICS, SERVE_UI, SERVE_COUNT };
 enum {
     FEED_NODES,
     FEED_PODS,
@@ -59,6 +59,7 @@ struct sl_controller {
     struct sl_extender extender;
     struct sl_quota quota;
     struct sl_claims claims;
+    struct ui_dra *dra;      /* NULL: no page, or no DRA */
     struct sl_map templates; /* by namespace/name */
     struct sl_map settling;  /* pods whose HAMi annotations are not up to date, by uid */
     unsigned settling_sent;
@@ -93,6 +94,20 @@ int sl_serve_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
 int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
                  struct sl_err *err) SL_MUST_CHECK;
 void sl_serve_stop(struct sl_controller *c);
+
+/* ui.c: the page */
+/* Is the token readable? A mistake is told at the start, not to the first visitor. */
+int sl_ui_check(const struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+bool sl_ui_on(const struct sl_controller *c);
+void sl_ui_handle(struct sl_controller *c, struct sl_http_call *call,
+                  const struct sl_http_request *request, bool loopback);
+
+/* ui_dra.c */
+struct ui_dra *sl_ui_dra_create(enum sl_place_policy policy, struct sl_err *err);
+void sl_ui_dra_free(struct ui_dra *d);
+struct sl_cluster *sl_ui_dra_cluster(struct ui_dra *d);
+void sl_ui_dra_slice(struct ui_dra *d, bool gone, const json_t *slice);
+void sl_ui_dra_claim(struct ui_dra *d, bool gone, const json_t *claim);
 
 /* webhook.c */
 void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,

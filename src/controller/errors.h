@@ -69,6 +69,10 @@ SL_ERROR_ALSO(CONTROLLER_CLIENT_CA,
     "--extender-client needs an authority that signs the name: give --extender-client-ca");
 SL_ERROR_ALSO(CONTROLLER_CLIENT_LISTEN,
     "--extender-client-ca is for an extender on --listen, but --listen or --extender is off");
+SL_ERROR_ALSO(CONTROLLER_UI_LISTEN,
+    "--ui-token-file is for a page on --listen or --ui-loopback, but both are off: give one of the two");
+SL_ERROR_ALSO(CONTROLLER_UI_LOOPBACK,
+    "--ui-loopback %.60s is not a loopback address with a port: write for example 127.0.0.1:8090");
 SL_ERROR_ALSO(CONTROLLER_SLOT, "--slot-resource \"%.100s\" is not a resource: write for example nvidia.com/gpu");
 SL_ERROR_ALSO(CONTROLLER_KEEP, "--keep-templates must be a number of seconds from 6 to 31536000");
 SL_ERROR_ALSO(CONTROLLER_LEASE, "--lease-seconds must be a number from 3 to 3600");

@@ -44,6 +44,8 @@ static void on_slice(struct sl_controller *c, enum sl_kube_event event, json_t *
         sl_claims_slice_gone(&c->claims, sl_kube_meta(object, "name"));
     else if (sl_claims_slice_set(&c->claims, object, &err) != 0)
         sl_warn("%s", err.msg);
+    if (c->dra)
+        sl_ui_dra_slice(c->dra, event == SL_KUBE_DELETED, object);
     if (c->claims.size_count)
         sl_cluster_card_seen(c->cluster, c->claims.size_mib[c->claims.size_count - 1]);
 }
@@ -54,6 +56,8 @@ static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *
         sl_claims_claim_gone(&c->claims, sl_kube_meta(object, "uid"));
     else
         sl_claims_claim_set(&c->claims, object);
+    if (c->dra)
+        sl_ui_dra_claim(c->dra, event == SL_KUBE_DELETED, object);
 }
 
 #define DRA "/apis/resource.k8s.io/v1/"
@@ -88,7 +92,7 @@ static bool wanted(const struct sl_controller *c, unsigned which)
     case FEED_SLICES:
         return dra || c->opt.extender == SL_EXTENDER_PRIORITIZE;
     case FEED_CLAIMS:
-        return c->opt.extender == SL_EXTENDER_PRIORITIZE;
+        return c->opt.extender == SL_EXTENDER_PRIORITIZE || c->dra;
     case FEED_TEMPLATES:
         return dra;
     case FEED_SECRET:
@@ -144,6 +148,9 @@ static void feed_synced(void *data)
     f->synced = true;
     if (f->which == FEED_SECRET)
         sl_certs_tick(f->c); /* there is no Secret: make one */
+    /* Claims come after slices, which say which card a device is. */
+    if (first && f->which == FEED_SLICES && feed_start(f->c, FEED_CLAIMS, &err) != 0)
+        sl_error("%s", err.msg);
     /* Pods come after nodes and slices: the cards that a pod holds must be known when the pod is reported. */
     bool cards = f->c->feed[FEED_NODES].synced &&
                  (f->c->feed[FEED_SLICES].synced || !wanted(f->c, FEED_SLICES));
@@ -157,7 +164,7 @@ int sl_feeds_start(struct sl_controller *c, struct sl_err *err)
 {
     int rc = 0;
     for (unsigned i = 0; !rc && i < FEED_COUNT; i++)
-        if (i != FEED_PODS)
+        if (i != FEED_PODS && i != FEED_CLAIMS)
             rc = feed_start(c, i, err);
     return rc;
 }

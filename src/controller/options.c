@@ -41,6 +41,10 @@ const char sl_ctl_help[] =
     "                         by TLS only clients with a certificate of these authorities may use\n"
     "                         the extender (default: every client may)\n"
     "  --extender-client NAME … and with this common name, e.g. system:kube-scheduler\n"
+    "  --ui-token-file FILE   the page /ui on --listen, for clients that send the token in FILE\n"
+    "                         (default: no page)\n"
+    "  --ui-loopback ADDR     the page without TLS, for kubectl port-forward: 127.0.0.1:8090\n"
+    "                         (default: none; without --ui-token-file it needs no token)\n"
     "  --metrics ADDR         /metrics, /healthz, /readyz, /leaderz (default :9402; off: none)\n"
     "  --cert-file, --key-file FILE\n"
     "                         TLS certificate, read again when it changes; without them a "
@@ -128,6 +132,11 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_CA);
     if (o->client_ca && (o->extender == SL_EXTENDER_OFF || !o->listen))
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_LISTEN);
+    if (o->ui_token_file && !o->listen && !o->ui_loopback)
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_UI_LISTEN);
+    if (o->ui_loopback && strncmp(o->ui_loopback, "127.", 4) != 0 &&
+        strncmp(o->ui_loopback, "[::1]:", 6) != 0)
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_UI_LOOPBACK, o->ui_loopback);
     if (!slash || slash == slot || slot[strlen(slot) - 1] == '/')
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SLOT, slot);
     return 0;
@@ -226,6 +235,8 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                {"extender-http", &o->extender_http},
                                {"extender-client-ca", &o->client_ca},
                                {"extender-client", &o->client_name},
+                               {"ui-token-file", &o->ui_token_file},
+                               {"ui-loopback", &o->ui_loopback},
                                {"metrics", &o->metrics},
                                {"cert-file", &o->cert_file},
                                {"key-file", &o->key_file},
@@ -250,6 +261,8 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
     nothing_if_off(&o->listen);
     nothing_if_off(&o->metrics);
     nothing_if_off(&o->extender_http);
+    nothing_if_off(&o->ui_token_file);
+    nothing_if_off(&o->ui_loopback);
     rc = modes(o, admission, extender, election, policy, log, &ret->log, err);
     if (!rc)
         rc = sensible(o, err);

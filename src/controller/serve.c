@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "controller/controller_internal.h"
 #include "controller/errors.h"
+#include "page/page.h"
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30
@@ -62,6 +63,16 @@ static void prioritize(struct sl_controller *c, struct sl_http_call *call,
                          sl_extender_prioritize(&c->extender, request->body, request->body_size));
 }
 
+static bool is_page(const struct serve *s, const char *path)
+{
+    const char *const paths[] = {SL_PAGE_PATH, SL_PAGE_DATA_PATH, SL_PAGE_FIT_PATH};
+    bool here = s->kind == SERVE_UI || (s->kind == SERVE_TLS && s->c->opt.ui_token_file);
+    for (size_t i = 0; here && i < SL_ARRAY_LEN(paths); i++)
+        if (strcmp(path, paths[i]) == 0)
+            return true;
+    return false;
+}
+
 enum { TLS = 1 << SERVE_TLS, EXTENDER = 1 << SERVE_EXTENDER, METRICS = 1 << SERVE_METRICS };
 
 static const struct {
@@ -107,7 +118,11 @@ static void handle(void *data, struct sl_http_call *call, const struct sl_http_r
     struct serve *s = data;
     struct sl_controller *c = s->c;
     unsigned where = 1u << s->kind;
-    bool path = false;
+    bool path = is_page(s, request->path);
+    if (path && strcmp(request->method, "GET") == 0) {
+        sl_ui_handle(c, call, request, s->kind == SERVE_UI);
+        return;
+    }
     for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++) {
         if (strcmp(routes[i].path, request->path) != 0 || !(routes[i].where & where))
             continue;
@@ -151,6 +166,7 @@ static const struct {
     [SERVE_TLS] = {384, 48u << 20},
     [SERVE_EXTENDER] = {128, 48u << 20},
     [SERVE_METRICS] = {64, 8u << 20},
+    [SERVE_UI] = {64, 8u << 20},
 };
 
 /* With the certificate of the options, if there is one. */
@@ -195,6 +211,8 @@ int sl_serve_start(struct sl_controller *c, struct sl_err *err)
         rc = open_server(c, SERVE_METRICS, c->opt.metrics, plain_http, err);
     if (!rc)
         rc = open_server(c, SERVE_EXTENDER, c->opt.extender_http, plain_http, err);
+    if (!rc)
+        rc = open_server(c, SERVE_UI, c->opt.ui_loopback, plain_http, err);
     if (!rc && tls.cert_file)
         rc = open_server(c, SERVE_TLS, c->opt.listen, tls, err);
     return rc;

@@ -59,8 +59,18 @@ unsigned sl_http_server_port(const struct sl_http_server *server);
  * fit; "" where there is none. Only inside handle and body_room. */
 bool sl_http_client(struct sl_http_call *call, char name[128]);
 
+/* A header of the request; NULL: absent. Only inside handle. */
+const char *sl_http_header(struct sl_http_call *call, const char *name);
+
 /* body is copied. Call this exactly once for each call. */
 void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,
                     const char *body, size_t size);
+
+/* The same with more headers; a row without a name ends them. */
+struct sl_http_header {
+    const char *name, *value;
+};
+void sl_http_answer_with(struct sl_http_call *call, unsigned status, const char *content_type,
+                         const struct sl_http_header *headers, const char *body, size_t size);
 
 #endif

@@ -247,6 +247,23 @@ void sl_http_call_drop(struct sl_http_call *call)
 void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,
                     const char *body, size_t size)
 {
+    sl_http_answer_with(call, status, content_type, NULL, body, size);
+}
+
+static bool add_headers(struct MHD_Response *response, const char *content_type,
+                        const struct sl_http_header *headers)
+{
+    if (content_type && MHD_add_response_header(response, "Content-Type", content_type) != MHD_YES)
+        return false;
+    for (; headers && headers->name; headers++)
+        if (MHD_add_response_header(response, headers->name, headers->value) != MHD_YES)
+            return false;
+    return true;
+}
+
+void sl_http_answer_with(struct sl_http_call *call, unsigned status, const char *content_type,
+                         const struct sl_http_header *headers, const char *body, size_t size)
+{
     if (call->closed)
         return;
     call->closed = true;
@@ -266,12 +283,16 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
     call->response =
         MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     call->status = status;
-    if (call->response && content_type &&
-        MHD_add_response_header(call->response, "Content-Type", content_type) != MHD_YES) {
+    if (call->response && !add_headers(call->response, content_type, headers)) {
         MHD_destroy_response(call->response);
         call->response = NULL; /* the connection is closed instead */
     }
     resume(call);
+}
+
+const char *sl_http_header(struct sl_http_call *call, const char *name)
+{
+    return call->mhd ? MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, name) : NULL;
 }
 
 bool sl_http_client(struct sl_http_call *call, char name[128])

@@ -32,6 +32,11 @@ COMBINATIONS = {
     "vm beside fractions, by label": (
         {"strategy": "fractional", "agent": {"configByLabel": True, "components": {"vm": True}}},
         ["overlays/fractional", "controller/extender"], ["config-by-label", "vm"]),
+    "the page": ({"strategy": "fractional", "controller": {"page": {"tokenSecret": "sluice-page-token"}}},
+                 ["overlays/fractional", "controller/extender"], ["page"]),
+    "the page by both ways": (
+        {"strategy": "dra", "controller": {"page": {"tokenSecret": "sluice-page-token", "portForward": True}}},
+        ["overlays/dra", "controller/dra"], ["page", "page-port-forward"]),
     "everything": (
         {"strategy": "fractional",
          "agent": {"access": "runtime-class", "gpuNodesOnly": True, "ownNodeOnly": True, "nodeFeature": True,
