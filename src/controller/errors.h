@@ -70,6 +70,12 @@ SL_ERROR_ALSO(CONTROLLER_CLIENT_CA,
 SL_ERROR_ALSO(CONTROLLER_CLIENT_LISTEN,
     "--extender-client-ca is for an extender on --listen, but --listen or --extender is off");
 SL_ERROR_ALSO(CONTROLLER_SLOT, "--slot-resource \"%.100s\" is not a resource: write for example nvidia.com/gpu");
+SL_ERROR_ALSO(CONTROLLER_SECOND,
+    "--second-scheduler \"%.80s\" is not a name of a scheduler: write for example sluice-scheduler");
+SL_ERROR_ALSO(CONTROLLER_SECOND_FIRST,
+    "--second-scheduler %s is the name of the first scheduler: give the second scheduler a name of its own");
+SL_ERROR_ALSO(CONTROLLER_SECOND_OFF,
+    "--second-scheduler is written into pods by the webhook, and --admission is off: give --admission extender");
 SL_ERROR_ALSO(CONTROLLER_KEEP, "--keep-templates must be a number of seconds from 6 to 31536000");
 SL_ERROR_ALSO(CONTROLLER_LEASE, "--lease-seconds must be a number from 3 to 3600");
 SL_ERROR_ALSO(CONTROLLER_CERT_KEY, "--cert-file and --key-file must be given together");
