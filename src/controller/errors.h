@@ -52,6 +52,7 @@ SL_ERROR(SECRET_WRITE_LOG, "cannot write Secret %s: %s",
     "the answer of the API server is in the message; often rights are missing",
     "`deploy/controller/*/rbac.yaml`; it is tried again");
 SL_ERROR_ALSO(CABUNDLE_LOG, "cannot write caBundle into the configuration of the webhook: %s");
+SL_ERROR_ALSO(SCHEDULER_LOG, "cannot start Deployment %s again, which must read the new authority: %s");
 SL_ERROR_ALSO(POD_LABEL_LOG, "cannot label the pod of this controller: %s");
 SL_ERROR_ALSO(TEMPLATE_DELETE_LOG, "cannot delete an unused ResourceClaimTemplate: %s");
 SL_ERROR(CONTROLLER_OPTION, "\"%.60s\" is not an option: see --help",

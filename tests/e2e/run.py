@@ -33,6 +33,7 @@ import test_dra_reboot  # noqa: F401
 import test_dra_four  # noqa: F401
 import test_dra_rights  # noqa: F401
 import test_dialects  # noqa: F401
+import test_schedulers  # noqa: F401
 import test_vm  # noqa: F401
 import test_chart  # noqa: F401
 import test_uninstall  # noqa: F401
