@@ -32,12 +32,17 @@ COMBINATIONS = {
     "vm beside fractions, by label": (
         {"strategy": "fractional", "agent": {"configByLabel": True, "components": {"vm": True}}},
         ["overlays/fractional", "controller/extender"], ["config-by-label", "vm"]),
+    "simulated": ({"simulated": "h200x2"}, ["overlays/simulated"], []),
+    "fractions of simulated cards": ({"strategy": "fractional", "simulated": "h200x2"},
+                                     ["overlays/fractional", "controller/extender"], ["simulated"]),
+    "a second scheduler": ({"strategy": "fractional", "secondScheduler": {"enabled": True}},
+                           ["overlays/fractional", "controller/second-scheduler"], []),
     "everything": (
-        {"strategy": "fractional",
+        {"strategy": "fractional", "secondScheduler": {"enabled": True},
          "agent": {"access": "runtime-class", "gpuNodesOnly": True, "ownNodeOnly": True, "nodeFeature": True,
                    "configByLabel": True}},
         ["overlays/fractional", "controller/extender"],
-        ["runtime-class", "gpu-nodes-only", "own-node-only", "node-feature", "config-by-label"]),
+        ["runtime-class", "gpu-nodes-only", "own-node-only", "node-feature", "config-by-label", "second-scheduler"]),
 }
 
 # Differences by design: what, and why. Whatever is not here must be equal.
