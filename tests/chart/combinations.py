@@ -37,6 +37,7 @@ COMBINATIONS = {
                                      ["overlays/fractional", "controller/extender"], ["simulated"]),
     "a second scheduler": ({"strategy": "fractional", "secondScheduler": {"enabled": True}},
                            ["overlays/fractional", "controller/second-scheduler"], []),
+    "openshift": ({"openshift": True}, ["overlays/default"], ["openshift"]),
     "everything": (
         {"strategy": "fractional", "secondScheduler": {"enabled": True},
          "agent": {"access": "runtime-class", "gpuNodesOnly": True, "ownNodeOnly": True, "nodeFeature": True,
@@ -57,4 +58,4 @@ ALLOWED_LABELS = {
     "helm.sh/chart": "Helm's custom: the chart and its version",
 }
 # kubectl before 1.34 puts the namespace on kinds that its kustomize does not know to be the cluster's; the API server ignores it.
-CLUSTER_KINDS = ("DeviceClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+CLUSTER_KINDS = ("DeviceClass", "SecurityContextConstraints", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

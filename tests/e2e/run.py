@@ -37,6 +37,7 @@ import test_schedulers  # noqa: F401
 import test_vm  # noqa: F401
 import test_chart  # noqa: F401
 import test_uninstall  # noqa: F401
+import test_simulated  # noqa: F401
 
 CANNOT_RUN = 2
 
