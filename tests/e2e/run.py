@@ -38,6 +38,7 @@ import test_vm  # noqa: F401
 import test_chart  # noqa: F401
 import test_uninstall  # noqa: F401
 import test_simulated  # noqa: F401
+import test_findings  # noqa: F401
 
 CANNOT_RUN = 2
 
