@@ -265,10 +265,8 @@ static int smi(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_sim_state *st;
-    if (argc != 2 || (strcmp(argv[1], "-L") != 0 && strcmp(argv[1], "--list-gpus") != 0)) {
-        (void)fputs("this nvidia-smi belongs to simulated GPUs and knows -L only\n", stderr);
-        return 2;
-    }
+    if (argc != 2 || (strcmp(argv[1], "-L") != 0 && strcmp(argv[1], "--list-gpus") != 0))
+        return sl_sim_smi(argc, argv);
     if (!sl_sim_sees_node("nvidiactl") || sl_sim_open(&st, &err) < 0) {
         (void)printf("NVIDIA-SMI has failed: no simulated driver here%s%s\n", err.code ? ": " : "",
                      err.msg);

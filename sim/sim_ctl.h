@@ -19,5 +19,7 @@ bool sl_sim_ctl_next_mig(const struct sl_sim_card *c, size_t *at, struct sl_sim_
 int sl_sim_ctl_list(struct sl_sim_state *st);
 int sl_sim_ctl_mig(struct sl_sim_state *st, uint32_t card, int count, char **profiles);
 int sl_sim_ctl_make_root(int argc, char **argv);
+/* nvidia-smi, but for -L. */
+int sl_sim_smi(int argc, char **argv);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A certificate of our own, kept in a Secret that all replicas share, and its authority in the webhook's configuration.
- * All replicas watch both and follow every change. A certificate that expires within a month is replaced.
+ * All replicas watch both and follow every change. A certificate that expires within a month is replaced. The second
+ * scheduler reads the authority when it starts only: a new authority starts it again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -30,6 +32,10 @@ struct certs {
     json_t *webhook;  /* the configuration, as last seen */
     time_t tried;
     bool writing, patching;
+    uint64_t
+        scheduler_has; /* the authority that the second scheduler was told of, as a hash; 0: none */
+    time_t scheduler_tried;
+    bool telling;
 };
 
 static bool usable(const struct certs *s, const struct sl_cert *cert, time_t left_s,
@@ -126,6 +132,45 @@ void sl_certs_webhook(struct sl_controller *c, enum sl_kube_event event, json_t 
     tell_webhook(s);
 }
 
+/* --- the second scheduler --- */
+
+static void scheduler_told(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct certs *s = data;
+    (void)body;
+    s->telling = false;
+    if (!err->code || status == 404) /* a Deployment that comes later reads the newest authority */
+        return;
+    s->scheduler_has = 0;
+    sl_warn(SL_E_SCHEDULER_LOG, s->c->opt.mutate.second, err->msg);
+}
+
+/* Another annotation of its pods replaces them one by one; the same one changes nothing. */
+static void tell_scheduler(struct certs *s)
+{
+    const char *name = s->c->opt.mutate.second;
+    uint64_t hash = s->used.ca_pem ? sl_hash_text(s->used.ca_pem) : 0;
+    struct sl_err err = SL_ERR_INIT;
+    char text[24];
+    if (!name || !name[0] || !hash || hash == s->scheduler_has || s->telling ||
+        time(NULL) - s->scheduler_tried < WAIT_S)
+        return;
+    s->scheduler_tried = time(NULL);
+    (void)snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
+    json_t *patch = json_pack("{s:{s:{s:{s:{s:s}}}}}", "spec", "template", "metadata",
+                              "annotations", "sluice.io/authority", text);
+    char *path SL_CLEANUP(free) =
+        sl_kube_path("/apis/apps/v1/namespaces/%s/deployments/%s", s->c->opt.name_space, name);
+    if (sl_kube_request(s->c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, scheduler_told, s,
+                        NULL, &err) != 0) {
+        sl_warn(SL_E_SCHEDULER_LOG, name, err.msg);
+    } else {
+        s->telling = true;
+        s->scheduler_has = hash;
+    }
+    json_decref(patch);
+}
+
 /* --- the Secret --- */
 
 static void use(struct certs *s, struct sl_cert *cert)
@@ -206,6 +251,8 @@ void sl_certs_tick(struct sl_controller *c)
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;
     struct sl_cert cert = {.ca_pem = NULL};
+    if (s)
+        tell_scheduler(s);
     if (!s || s->writing || !c->feed[FEED_SECRET].synced || time(NULL) - s->tried < WAIT_S)
         return;
     bool good = usable(s, &s->used, RENEW_S, NULL);

@@ -52,6 +52,7 @@ SL_ERROR(SECRET_WRITE_LOG, "cannot write Secret %s: %s",
     "the answer of the API server is in the message; often rights are missing",
     "`deploy/controller/*/rbac.yaml`; it is tried again");
 SL_ERROR_ALSO(CABUNDLE_LOG, "cannot write caBundle into the configuration of the webhook: %s");
+SL_ERROR_ALSO(SCHEDULER_LOG, "cannot start Deployment %s again, which must read the new authority: %s");
 SL_ERROR_ALSO(POD_LABEL_LOG, "cannot label the pod of this controller: %s");
 SL_ERROR_ALSO(TEMPLATE_DELETE_LOG, "cannot delete an unused ResourceClaimTemplate: %s");
 SL_ERROR(CONTROLLER_OPTION, "\"%.60s\" is not an option: see --help",
@@ -74,6 +75,12 @@ SL_ERROR_ALSO(CONTROLLER_UI_LISTEN,
 SL_ERROR_ALSO(CONTROLLER_UI_LOOPBACK,
     "--ui-loopback %.60s is not a loopback address with a port: write for example 127.0.0.1:8090");
 SL_ERROR_ALSO(CONTROLLER_SLOT, "--slot-resource \"%.100s\" is not a resource: write for example nvidia.com/gpu");
+SL_ERROR_ALSO(CONTROLLER_SECOND,
+    "--second-scheduler \"%.80s\" is not a name of a scheduler: write for example sluice-scheduler");
+SL_ERROR_ALSO(CONTROLLER_SECOND_FIRST,
+    "--second-scheduler %s is the name of the first scheduler: give the second scheduler a name of its own");
+SL_ERROR_ALSO(CONTROLLER_SECOND_OFF,
+    "--second-scheduler is written into pods by the webhook, and --admission is off: give --admission extender");
 SL_ERROR_ALSO(CONTROLLER_KEEP, "--keep-templates must be a number of seconds from 6 to 31536000");
 SL_ERROR_ALSO(CONTROLLER_LEASE, "--lease-seconds must be a number from 3 to 3600");
 SL_ERROR_ALSO(CONTROLLER_CERT_KEY, "--cert-file and --key-file must be given together");

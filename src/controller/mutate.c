@@ -156,11 +156,16 @@ static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret
     return rc ? rc : SL_DIALECT_ASKS;
 }
 
+/* Pods that name a scheduler of their own keep it. The first scheduler of a managed cluster knows no extender, so with a
+ * second one every pod that would go to the first is marked for the second. */
 static void patch_scheduler(json_t *patch, const json_t *pod, const struct sl_mutate_options *opt)
 {
-    if (opt->scheduler && opt->scheduler[0] &&
-        sl_dialect_scheduler(sl_jget_text(json_object_get(pod, "spec"), "schedulerName")))
-        put(patch, "/spec/schedulerName", json_string(opt->scheduler));
+    const char *name = sl_jget_text(json_object_get(pod, "spec"), "schedulerName");
+    bool second = opt->second && opt->second[0];
+    const char *want = second ? opt->second : opt->scheduler;
+    bool first = !name[0] || strcmp(name, SL_MUTATE_FIRST_SCHEDULER) == 0;
+    if (want && want[0] && (sl_dialect_scheduler(name) || (second && first)))
+        put(patch, "/spec/schedulerName", json_string(want));
 }
 
 static void add_warning(void *data, const char *text)

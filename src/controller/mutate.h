@@ -30,6 +30,7 @@ struct sl_mutate_options {
     enum sl_mutate_mode mode;
     const char *slot_resource; /* the resource of the device plugin */
     const char *scheduler;     /* replaces a dialect's scheduler in pods; "": pods keep theirs */
+    const char *second;        /* marks pods for this scheduler instead; NULL or "": no pod */
     bool note_plain;           /* with DRA: plain pods get a request too, for the quota to count */
     const uint32_t *card_mib;  /* sizes of cards in the cluster, for percentages */
     size_t card_count;
@@ -43,6 +44,9 @@ struct sl_mutation {
     json_t *template_object;   /* to be created first, in the pod's namespace; or NULL */
     char template_name[64];
 };
+
+/* The name of the scheduler that every cluster has. The API server gives it to pods that name none. */
+#define SL_MUTATE_FIRST_SCHEDULER "default-scheduler"
 
 /* Negative: refuse, err says why. admission: the review's uid. */
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,

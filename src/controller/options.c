@@ -30,6 +30,10 @@ const char sl_ctl_help[] =
     "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
     "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
     "                         (default default-scheduler; empty: the pods keep theirs)\n"
+    "  --second-scheduler NAME\n"
+    "                         scheduler for every pod that asks for a GPU and would go to\n"
+    "                         default-scheduler, where that cannot be told of the extender\n"
+    "                         (default: none)\n"
     "  --high-priority NAMES  namespaces whose pods may ask for priority high, with commas, or *\n"
     "                         (default: none; the nodes' configurations decide as well)\n"
     "  --keep-templates N     seconds an unused ResourceClaimTemplate stays (default 3600)\n"
@@ -115,6 +119,22 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     return rc;
 }
 
+/* A name as Kubernetes takes it for a scheduler, and not that of the first one. */
+static int second_sensible(const struct sl_controller_options *o, struct sl_err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+    const char *name = o->mutate.second;
+    if (!name || !name[0])
+        return 0;
+    if (strlen(name) > 63 || strspn(name, letters) != strlen(name) || strchr("-.", name[0]))
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SECOND, name);
+    if (strcmp(name, SL_MUTATE_FIRST_SCHEDULER) == 0)
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SECOND_FIRST, name);
+    if (!o->admission)
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SECOND_OFF);
+    return 0;
+}
+
 /* Refuses modes that do not go together, or that do nothing. */
 static int sensible(const struct sl_controller_options *o, struct sl_err *err)
 {
@@ -139,7 +159,7 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_UI_LOOPBACK, o->ui_loopback);
     if (!slash || slash == slot || slot[strlen(slot) - 1] == '/')
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SLOT, slot);
-    return 0;
+    return second_sensible(o, err);
 }
 
 static int times(struct sl_controller_options *o, const char *lease, const char *keep,
@@ -224,12 +244,13 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                         .service = "sluice-controller",
                                         .webhook = "sluice-controller",
                                         .lease = "sluice-controller"};
-    o->mutate.scheduler = "default-scheduler";
+    o->mutate.scheduler = SL_MUTATE_FIRST_SCHEDULER;
     o->mutate.slot_resource = SL_DIALECT_WHOLE_RESOURCE;
     const struct row rows[] = {{"admission", &admission},
                                {"extender", &extender},
                                {"policy", &policy},
                                {"scheduler", &o->mutate.scheduler},
+                               {"second-scheduler", &o->mutate.second},
                                {"slot-resource", &o->mutate.slot_resource},
                                {"listen", &o->listen},
                                {"extender-http", &o->extender_http},

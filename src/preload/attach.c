@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "preload/alloc.h"
 #include "preload/capture.h"
 #include "preload/channels.h"
 #include "preload/charge.h"
+#include "preload/errors.h"
 #include "preload/gate.h"
 #include "preload/graph_mem.h"
 #include "preload/pool.h"
@@ -24,8 +27,11 @@
 #include "shm/packet.h"
 
 #define WELCOME_MS  10000
-/* The socket exists and no process answers: the arbiter is being replaced, for example by an upgrade. */
+/* The socket exists and no process answers: the arbiter is being replaced, for example by an upgrade. SLUICE_ATTACH_WAIT
+ * says another number of seconds. */
 #define AWAY_S      30
+#define AWAY_MAX_S  3600
+#define AWAY_ENV    "SLUICE_ATTACH_WAIT"
 /* There is no socket: the tenant is over, or its socket is being made again. The same limit holds for a program that
  * was refused and tries again. */
 #define GONE_S      1
@@ -38,6 +44,7 @@ static struct sl_process none = {.mode = SL_MODE_NONE, .doorbell_fd = -1};
 static struct sl_process refused = {.mode = SL_MODE_REFUSED, .doorbell_fd = -1};
 static struct sl_process tenant;
 static bool fork_watched;
+static bool logs; /* the user asked for a log: lines go there and not to stderr */
 
 /* Silent unless asked: this is another program's process. */
 static void open_log(void)
@@ -47,6 +54,7 @@ static void open_log(void)
     if (opened || !level)
         return;
     opened = true;
+    logs = true;
     enum sl_log_level at = sl_log_level_parse(level, SL_LOG_INFO);
     if (file)
         sl_log_open_file(
@@ -109,12 +117,46 @@ static void after_fork_child(void)
     errno = saved;
 }
 
+/* One line on stderr, for a person who waits or whose program fails. SLUICE_LOG takes it away, off too. */
+static void say(const char *fmt, ...) SL_PRINTF(1, 2);
+
+static void say(const char *fmt, ...)
+{
+    char line[512] = "sluice: ";
+    size_t used = strlen(line), room = sizeof(line) - used - 1;
+    va_list args;
+    if (logs)
+        return;
+    va_start(args, fmt);
+    int n = vsnprintf(line + used, room, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    used += (size_t)n < room ? (size_t)n : room - 1;
+    line[used++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written;
+}
+
 /* The attempts of one caller. */
 struct patience {
     uint64_t since_ns, step_ns;
     bool again; /* it was refused before */
-    bool said;
+    bool said, shown;
 };
+
+/* How long a program waits for an arbiter that is away. A text that is no number is not obeyed. */
+static unsigned int away_s(void)
+{
+    const char *text = secure_getenv(AWAY_ENV);
+    uint64_t seconds = 0;
+    const char *end = text ? sl_number_read(text, AWAY_MAX_S, &seconds) : NULL;
+    if (end && !*end)
+        return (unsigned int)seconds;
+    if (text)
+        sl_warn(SL_E_ATTACH_WAIT_LOG, AWAY_ENV, text, AWAY_MAX_S, AWAY_S);
+    return AWAY_S;
+}
 
 /* How long to wait after this failure: seconds, 0 where waiting does not help. */
 static unsigned int worth_s(int rc, bool again)
@@ -127,7 +169,7 @@ static unsigned int worth_s(int rc, bool again)
     case -EPIPE:
     case -EAGAIN:
     case -ETIMEDOUT:
-        return again ? GONE_S : AWAY_S;
+        return again ? GONE_S : away_s();
     default:
         return 0;
     }
@@ -136,21 +178,18 @@ static unsigned int worth_s(int rc, bool again)
 static bool try_later(struct patience *t, int rc, const struct sl_err *err)
 {
     unsigned int seconds = worth_s(rc, t->again);
-    if (sl_now_ns() - t->since_ns >= seconds * SL_NS_PER_S)
+    uint64_t waited_ns = sl_now_ns() - t->since_ns;
+    if (waited_ns >= seconds * SL_NS_PER_S)
         return false;
     if (!t->said && seconds > GONE_S)
-        sl_warn("the arbiter does not answer (%s): waiting up to %u s for it", err->msg, seconds);
+        sl_warn(SL_E_ATTACH_AWAY_LOG, err->msg, seconds, AWAY_ENV);
     t->said = true;
+    /* An ordinary restart takes less than a second, and nobody needs to hear of it. */
+    if (!t->shown && seconds > GONE_S && waited_ns >= SL_NS_PER_S) {
+        say(SL_E_ATTACH_AWAY_LOG, err->msg, seconds, AWAY_ENV);
+        t->shown = true;
+    }
     return true;
-}
-
-/* Versions that do not fit, and a tenant that is over: the program did nothing wrong, and sees only a number of CUDA. */
-static void say_once(const char *why)
-{
-    static bool said;
-    if (!said)
-        (void)dprintf(STDERR_FILENO, "sluice: no GPU for this process: %s\n", why);
-    said = true;
 }
 
 /* One attempt. NULL: try again in a moment. */
@@ -168,9 +207,11 @@ static struct sl_process *attach_now(struct patience *tries)
     if (rc < 0 && try_later(tries, rc, &err))
         return NULL;
     if (rc < 0) {
-        sl_error("this process is not attached to its tenant: %s", err.msg);
-        if (rc == -EPROTONOSUPPORT || (rc == -ENOENT && strcmp(path, SL_ATTACH_DEFAULT) == 0))
-            say_once(err.msg);
+        static bool shown;
+        sl_error(SL_E_NOT_ATTACHED_LOG, err.msg);
+        if (!shown)
+            say(SL_E_NOT_ATTACHED_LOG, err.msg);
+        shown = true;
         return &refused;
     }
     tenant.mode = SL_MODE_TENANT;

@@ -118,8 +118,8 @@ class Tree(unittest.TestCase):
     def test_versions_are_one(self):
         version = re.search(r"project\(sluice VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
         chart = load(CHART / "Chart.yaml")
-        tags = [load(DEPLOY / p / "kustomization.yaml")["images"][0]["newTag"] for p in ("base", "controller/base", "cleanup")]
-        self.assertEqual([chart["version"], chart["appVersion"], *tags], [version] * 5)
+        tags = [load(DEPLOY / p / "kustomization.yaml")["images"][0]["newTag"] for p in ("base", "controller/base", "cleanup", "components/simulated")]
+        self.assertEqual([chart["version"], chart["appVersion"], *tags], [version] * 6)
 
     def test_every_overlay_and_component_has_its_combination(self):
         resources = {r for _, rs, _ in COMBINATIONS.values() for r in rs or []}
@@ -235,6 +235,10 @@ class Rendered(unittest.TestCase):
         self.assertEqual((spec["replicas"], spec["template"]["spec"]["containers"][0]["args"]),
                          (3, ["--admission=dra", "--extender=prioritize", "--x"]))
         self.assertEqual(thing["MutatingWebhookConfiguration", "sluice-controller"]["webhooks"][0]["failurePolicy"], "Fail")
+        for version, tag in (("v1.33.5-eks-113cf36", "v1.33.5"), ("v1.34.1-gke.2541000", "v1.34.1")):
+            text = self.helm("template", "sluice", str(CHART), "--kube-version", version, values={
+                "strategy": "fractional", "secondScheduler": {"enabled": True}}).stdout
+            self.assertIn(f"image: registry.k8s.io/kube-scheduler:{tag}\n", text)
         mine = self.objects(self.template({"configMap": "mine"}))
         self.assertNotIn(("ConfigMap", "sluice-config"), mine)
         self.assertIn({"name": "config", "configMap": {"name": "mine"}},
@@ -244,7 +248,8 @@ class Rendered(unittest.TestCase):
         for values, word in (({"strategy": "mpss"}, "strategy"), ({"replicas": 1}, "replicas"), ({"slots": "10"}, "slots"),
                              ({"agent": {"privileged": True}}, "privileged"), ({"colour": 1}, "colour"),
                              ({"configs": {"config.yaml": {}}}, "config.yaml"),
-                             ({"agent": {"components": {"dra": "yes"}}}, "dra")):
+                             ({"agent": {"components": {"dra": "yes"}}}, "dra"), ({"simulated": "two cards"}, "simulated"),
+                             ({"secondScheduler": {"enabled": True}}, "strategy: fractional")):
             done = self.helm("template", "sluice", str(CHART), *HELM_ARGS, values=values, ok=False)
             self.assertNotEqual(done.returncode, 0, values)
             self.assertIn(word, done.stderr)
@@ -256,6 +261,13 @@ class Rendered(unittest.TestCase):
             notes = self.notes({"strategy": strategy})
             for word in [*words, "kubectl -n gpus", "docs/chart.md"]:
                 self.assertIn(word, notes, strategy)
+
+    def test_notes_of_a_second_scheduler_and_of_simulated_cards(self):
+        notes = self.notes({"strategy": "fractional", "secondScheduler": {"enabled": True}, "simulated": "l4"})
+        self.assertIn("rollout status deployment/sluice-scheduler", notes)
+        self.assertNotIn("caData", notes)
+        self.assertIn("SIMULATED GPUs (l4 on every node)", notes)
+        self.assertNotIn("SIMULATED", self.notes({}))
 
     def test_lint(self):
         self.helm("lint", "--strict", str(CHART), *HELM_ARGS)

@@ -37,12 +37,18 @@ COMBINATIONS = {
     "the page by both ways": (
         {"strategy": "dra", "controller": {"page": {"tokenSecret": "sluice-page-token", "portForward": True}}},
         ["overlays/dra", "controller/dra"], ["page", "page-port-forward"]),
+    "simulated": ({"simulated": "h200x2"}, ["overlays/simulated"], []),
+    "fractions of simulated cards": ({"strategy": "fractional", "simulated": "h200x2"},
+                                     ["overlays/fractional", "controller/extender"], ["simulated"]),
+    "a second scheduler": ({"strategy": "fractional", "secondScheduler": {"enabled": True}},
+                           ["overlays/fractional", "controller/second-scheduler"], []),
+    "openshift": ({"openshift": True}, ["overlays/default"], ["openshift"]),
     "everything": (
-        {"strategy": "fractional",
+        {"strategy": "fractional", "secondScheduler": {"enabled": True},
          "agent": {"access": "runtime-class", "gpuNodesOnly": True, "ownNodeOnly": True, "nodeFeature": True,
                    "configByLabel": True}},
         ["overlays/fractional", "controller/extender"],
-        ["runtime-class", "gpu-nodes-only", "own-node-only", "node-feature", "config-by-label"]),
+        ["runtime-class", "gpu-nodes-only", "own-node-only", "node-feature", "config-by-label", "second-scheduler"]),
 }
 
 # Differences by design: what, and why. Whatever is not here must be equal.
@@ -57,4 +63,4 @@ ALLOWED_LABELS = {
     "helm.sh/chart": "Helm's custom: the chart and its version",
 }
 # kubectl before 1.34 puts the namespace on kinds that its kustomize does not know to be the cluster's; the API server ignores it.
-CLUSTER_KINDS = ("DeviceClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+CLUSTER_KINDS = ("DeviceClass", "SecurityContextConstraints", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

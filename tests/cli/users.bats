@@ -54,7 +54,7 @@ with_run() {
     local gone='mkdir -m 755 /run/sluice; mount -t tmpfs -o ro,mode=755 none /run/sluice'
     run with_run "$gone" env LD_PRELOAD="${RUNTIME}$SLUICE_BUILD/lib/libsluice.so" \
         LD_LIBRARY_PATH="$SLUICE_BUILD/sim" SLUICE_SIM=h200 "$ALLOC" 1000000
-    [[ "$output" == *"sluice: no GPU for this process: cannot reach the arbiter at /run/sluice/attach.sock"* ]]
+    [[ "$output" == *"sluice: this process is not attached to its tenant, and CUDA answers error 800: cannot reach the arbiter at /run/sluice/attach.sock"* ]]
     [[ "$output" == *"error 800"* ]]
     run -125 with_run "$gone" "$SLUICE" run --sim h200 --memory 1Gi -- "$ALLOC" 1000000
     [[ "$output" == *"its socket /run/sluice/attach.sock is gone"*"start the pod again"* ]]

@@ -83,12 +83,12 @@ hello() { run -0 python3 "$PEER" hello "$SOCKET" "$@"; }
 @test "libsluice refuses an arbiter that takes a protocol it does not know, and says so" {
     other_arbiter 9
     run -2 program "$ALLOC" 1048576
-    has "sluice: no GPU for this process: the arbiter speaks protocol 9 with this process, and libsluice in it knows 1 to 3"
+    has "sluice: this process is not attached to its tenant, and CUDA answers error 800: the arbiter speaks protocol 9 with this process, and libsluice in it knows 1 to 3"
     has "CUDA does not start"
 }
 
 @test "libsluice refuses an arbiter with another layout of messages, and says so" {
     other_arbiter 3 7
     run -2 program "$ALLOC" 1048576
-    has "sluice: no GPU for this process: the peer uses messages of version 7, but this build uses 1"
+    has "sluice: this process is not attached to its tenant, and CUDA answers error 800: the peer uses messages of version 7, but this build uses 1"
 }

@@ -196,6 +196,42 @@ static void test_slots(void **state)
     json_decref(pod);
 }
 
+/* With a second scheduler: pods of the first one and of the dialects' go to it, others keep theirs. */
+static void test_second_scheduler(void **state)
+{
+    (void)state;
+    struct sl_mutate_options opt = slots;
+    static const char *const cases[][2] = {
+        {"", "second"},
+        {"'schedulerName':'default-scheduler'", "second"},
+        {"'schedulerName':'hami-scheduler'", "second"},
+        {"'schedulerName':'second'", "second"},
+        {"'schedulerName':'kueue'", "kueue"},
+    };
+    opt.second = "second";
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        struct sl_mutation m;
+        json_t *pod = pod_of("'nvidia.com/gpu':'1'", "", cases[i][0]);
+        mutated(pod, &opt, &m);
+        assert_string_equal(text_at(pod, "spec/schedulerName"), cases[i][1]);
+        sl_mutation_free(&m);
+        json_decref(pod);
+    }
+    /* A pod that asks for no GPU is not ours to mark. */
+    struct sl_mutation m;
+    json_t *pod = pod_of("'cpu':'1'", "", "'schedulerName':'default-scheduler'");
+    mutated(pod, &opt, &m);
+    assert_null(m.patch);
+    json_decref(pod);
+    /* An empty name is none. */
+    opt.second = "";
+    pod = pod_of("'nvidia.com/gpu':'1'", "", "'schedulerName':'default-scheduler'");
+    mutated(pod, &opt, &m);
+    assert_string_equal(text_at(pod, "spec/schedulerName"), "default-scheduler");
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -454,12 +490,19 @@ static void test_long_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claim),        cmocka_unit_test(test_claim_kinds),
-        cmocka_unit_test(test_untouched),    cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_review),
-        cmocka_unit_test(test_warnings),     cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_init_alone),   cmocka_unit_test(test_privileged),
-        cmocka_unit_test(test_plain_by_dra), cmocka_unit_test(test_denials_that_cut),
+        cmocka_unit_test(test_claim),
+        cmocka_unit_test(test_claim_kinds),
+        cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_second_scheduler),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_review),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_init_alone),
+        cmocka_unit_test(test_privileged),
+        cmocka_unit_test(test_plain_by_dra),
+        cmocka_unit_test(test_denials_that_cut),
         cmocka_unit_test(test_long_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,6 +47,7 @@ static void test_defaults(void **state)
     assert_int_equal(args.opt.policy, SL_PLACE_SLUICE);
     assert_string_equal(args.opt.listen, ":8443");
     assert_string_equal(args.opt.mutate.scheduler, "default-scheduler");
+    assert_null(args.opt.mutate.second);
     assert_int_equal(args.opt.lease_ns, 15 * SL_NS_PER_S);
     assert_int_equal(args.log, SL_LOG_INFO);
 }
@@ -69,6 +70,9 @@ static void test_values(void **state)
     assert_string_equal(args.opt.mutate.scheduler, "");
     assert_string_equal(args.opt.mutate.slot_resource, "a.b/c");
     assert_int_equal(args.log, SL_LOG_DEBUG);
+    assert_int_equal(parse("--namespace x --second-scheduler gpu.s-1", &args, &err), 0);
+    assert_string_equal(args.opt.mutate.second, "gpu.s-1");
+    assert_int_equal(parse("--namespace x --second-scheduler=", &args, &err), 0);
     assert_int_equal(parse("--help", &args, &err), 0);
     assert_true(args.help && !args.version);
     assert_int_equal(parse("--version", &args, &err), 0);
@@ -100,6 +104,10 @@ static void test_refused(void **state)
     refused("--admission off --extender choose --listen off --extender-http :1 "
             "--extender-client-ca x",
             "--listen or --extender is off");
+    refused("--namespace x --second-scheduler Sluice", "is not a name of a scheduler");
+    refused("--namespace x --second-scheduler -x", "is not a name of a scheduler");
+    refused("--namespace x --second-scheduler default-scheduler", "a name of its own");
+    refused("--admission off --extender choose --second-scheduler s", "--admission is off");
     refused("--slot-resource=", "write for example nvidia.com/gpu");
     refused("--slot-resource gpu", "write for example nvidia.com/gpu");
     refused("--slot-resource /gpu", "write for example nvidia.com/gpu");

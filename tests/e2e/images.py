@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The images of the tests, made on the spot from this machine's files and this tree's build."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,15 @@ def pause(work):
     subprocess.run(["cc", "-O1", "-static", "-o", program, os.path.join(HERE, "pause.c")], check=True)
     from cluster import PAUSE
     return oci(PAUSE, os.path.join(work, "pause.tar"), "--program", program + ":/pause", "--entrypoint", "/pause")
+
+
+def scheduler(work, program):
+    """The stock kube-scheduler under the name that deploy/components/second-scheduler has, with its program where that image
+    has it."""
+    with open(os.path.join(TOP, "deploy/components/second-scheduler/kustomization.yaml"), encoding="utf-8") as f:
+        tag = re.search(r"newTag: (\S+)", f.read())[1]
+    return oci(f"registry.k8s.io/kube-scheduler:{tag}", os.path.join(work, "scheduler.tar"), "--program",
+               program + ":/usr/local/bin/kube-scheduler")
 
 
 def test(work):

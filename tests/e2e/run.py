@@ -34,12 +34,15 @@ import test_dra_four  # noqa: F401
 import test_dra_rights  # noqa: F401
 import test_dialects  # noqa: F401
 import test_page  # noqa: F401
+import test_schedulers  # noqa: F401
 import test_vm  # noqa: F401
 import test_chart  # noqa: F401
 import test_upgrade  # noqa: F401
 import test_uninstall  # noqa: F401
 import test_switch  # noqa: F401
 import test_walk  # noqa: F401
+import test_simulated  # noqa: F401
+import test_findings  # noqa: F401
 
 CANNOT_RUN = 2
 

@@ -3,11 +3,12 @@
 written here by hand; who writes it otherwise is the scheduler extender."""
 import json
 import os
+import subprocess
 
 import images
 import restarts
 from dra_world import pod as claim_pod, share
-from world import NODE, bare, check, cuda_uuids, same, test, wait
+from world import AGENTS, NODE, bare, check, cuda_uuids, same, test, wait
 
 GPU = "nvidia.com/gpu"
 TENANTS = "/run/sluice/k"
@@ -153,7 +154,7 @@ def killed(w):
 
 @test("fractions.restarts_refuse_nothing")
 def restarts_refuse_nothing(w):
-    """With surge: the next agent takes the slots over; between two arbiters there is none."""
+    """While an agent is replaced its arbiter ends, and the next agent starts another."""
     begin(w)
     w.pod("churn", GPU, restarts.COMMAND, annotations=promise(w, main=(restarts.LIMIT_MIB, 50)))
     w.wait_running("churn")
@@ -162,6 +163,93 @@ def restarts_refuse_nothing(w):
     w.delete("churn")
     wait("tenants to be gone", lambda: not tenants(), 60)
     return words
+
+
+def image_of(w, image):
+    """Another image for the agent, as an upgrade brings it."""
+    w.api.call("PATCH", "/apis/apps/v1/namespaces/sluice-system/daemonsets/sluiced", {"spec": {"template": {"spec": {
+        "containers": [{"name": "sluiced", "image": image}]}}}}, "application/strategic-merge-patch+json")
+
+
+@test("fractions.an_upgrade_without_its_image")
+def missing_image(w):
+    """The new agent's image cannot be had: the old agent stays, and programs that start in running pods find their arbiter."""
+    begin(w)
+    w.pod("runs", GPU, IDLE, annotations=promise(w, main=(4096, 10)))
+    w.wait_running("runs")
+    old = w.agent()
+    image = old["spec"]["containers"][0]["image"]
+    image_of(w, "localhost/sluice:not-there")
+    try:
+        wait("the new agent to wait for its image", lambda: [
+            p for p in w.api.get(AGENTS)["items"] for c in p["status"].get("containerStatuses", [])
+            if c["state"].get("waiting", {}).get("reason") in ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff")], 60)
+        for _ in range(7):
+            held_to(w, "runs", 4096)
+        w.pod("starts", GPU, IDLE, annotations=promise(w, main=(2048, 10)))
+        w.wait_running("starts")
+        held_to(w, "starts", 2048)
+        check(any(p["metadata"]["uid"] == old["metadata"]["uid"] for p in w.api.get(AGENTS)["items"]), "the old agent is gone")
+    finally:
+        image_of(w, image)
+    w.agent()
+    w.delete("runs", "starts")
+
+
+@test("fractions.a_rollout_leaves_no_gap")
+def rollout(w):
+    """Programs start one after the other in a running pod while three agents replace each other: none fails, none waits long
+    enough to say so."""
+    begin(w)
+    w.pod("runs", GPU, ("sh", "-c", "while true; do gpus >/tmp/out 2>/tmp/err && echo good || echo bad; cat /tmp/err; done"),
+          annotations=promise(w, main=(4096, 10)))
+    w.wait_running("runs")
+
+    def lines(word):
+        return [x for x in w.cluster.kubectl("logs", "runs").splitlines() if word in x]
+    for _ in range(3):
+        uid, before = w.agent()["metadata"]["uid"], len(lines("good"))
+        w.cluster.kubectl("-n", "sluice-system", "rollout", "restart", "daemonset/sluiced")
+        wait("another pod of the agent", lambda u=uid: w.agent()["metadata"]["uid"] != u, 90)
+        wait("programs to start", lambda n=before: len(lines("good")) > n + 3, 60, every=0.5)
+        same("starts that failed", lines("bad"), [])
+    started, waited = len(lines("good")), lines("sluice:")
+    w.wait_allocatable({GPU: 10})
+    w.delete("runs")
+    return f"{started} programs started, {len(waited)} waited for more than a second"
+
+
+@test("fractions.a_program_waits_for_the_agent")
+def waits(w):
+    """No agent and no arbiter for some seconds: a program that starts says on stderr that it waits, and then runs. One that
+    is told to wait for less ends with error 800 and a line."""
+    begin(w)
+    w.pod("runs", GPU, IDLE, annotations=promise(w, main=(4096, 10)))
+    w.wait_running("runs")
+    node = "/api/v1/nodes/" + NODE
+    # No node for the agent: the DaemonSet's pod goes, and does not come back until its label does.
+    strategic = "application/strategic-merge-patch+json"
+    path = "/apis/apps/v1/namespaces/sluice-system/daemonsets/sluiced"
+    w.api.call("PATCH", path, {"spec": {"template": {"spec": {"nodeSelector": {"e2e-agent": "here"}}}}}, strategic)
+    try:
+        wait("no agent", lambda: not w.api.get(AGENTS)["items"], 60)
+        short = w.cluster.kubectl("exec", "runs", "--", "env", "SLUICE_ATTACH_WAIT=2", "gpus", check=False)
+        check("sluice: the arbiter of the GPU does not answer" in short.stderr and "waiting up to 2 s" in short.stderr and
+              "CUDA answers error 800" in short.stderr, f"{short.returncode}: {short.stdout} {short.stderr}")
+        long = subprocess.Popen([w.cluster.programs["kubectl"], "--kubeconfig", w.cluster.kubeconfig, "exec", "runs", "--", "env",
+                                 "SLUICE_ATTACH_WAIT=300", "gpus"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        said = long.stderr.readline()
+        check("waiting up to 300 s for it" in said, said)
+    finally:
+        w.api.patch(node, {"metadata": {"labels": {"e2e-agent": "here"}}})
+    out, _ = long.communicate(timeout=240)
+    same("memory it sees", [d["mib"] for d in json.loads(out)["cuda"]], [4096])
+    w.api.call("PATCH", path, {"spec": {"template": {"spec": {"nodeSelector": None}}}}, strategic)
+    w.agent()
+    w.api.patch(node, {"metadata": {"labels": {"e2e-agent": None}}})
+    w.wait_allocatable({GPU: 10})
+    w.delete("runs")
+    return said.strip()
 
 
 @test("fractions.then_claims")

@@ -11,7 +11,7 @@ bad=0
 n=0
 kubectl=$(PATH="${SLUICE_K8S_BIN:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/sluice/k8s}:$PATH" command -v kubectl || true)
 
-for dir in deploy/controller/dra deploy/controller/extender deploy/cleanup deploy/monitoring; do
+for dir in deploy/controller/dra deploy/controller/extender deploy/controller/second-scheduler deploy/cleanup deploy/monitoring; do
     [ -z "$kubectl" ] || "$kubectl" kustomize "$dir" >"$state/out" || bad=1
 done
 for dir in deploy/overlays/*/; do

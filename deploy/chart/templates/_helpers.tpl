@@ -34,6 +34,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* "true" or "": a kube-scheduler of our own, with the extender in its configuration. */ -}}
+{{- define "sluice.secondScheduler" -}}
+{{- if .Values.secondScheduler.enabled }}
+{{- if ne (include "sluice.controller" .) "extender" }}{{ fail "secondScheduler.enabled places pods by the extender: set strategy: fractional, or controller.mode: extender" }}{{ end -}}
+true
+{{- end }}
+{{- end }}
+
 {{- define "sluice.configMap" -}}
 {{ .Values.configMap | default "sluice-config" }}
 {{- end }}
