@@ -136,7 +136,8 @@ top() {
     "$SLUICE" run --sim h200x2 --name next --memory 60Gi --gpu 0 --wait -- sleep 100 2>"$PLACE/next.err" &
     BACKGROUND+=($!)
     eventually screen_has "WAITING IN LINE (1)"
-    screen | grep -qE "^  1  next +$(id -un) +0 +60\\.0 GiB .* for [0-9.]+ s$"
+    screen_matches() { screen | grep -qE -- "$1"; }
+    eventually screen_matches "^  1  next +$(id -un) +0 +60\\.0 GiB .* for [0-9.]+ s$"
     screen_has "40 GiB"
     kill "${BACKGROUND[0]}"
     eventually screen_lacks "WAITING IN LINE"
