@@ -14,7 +14,7 @@ COMMIT = $(shell git rev-parse --short HEAD 2>/dev/null)
 # Warnings that depend on optimisation differ in instrumented builds: errors only in the ordinary ones.
 CONFIGURE = cmake -S . $(if $(wildcard $(1)/CMakeCache.txt),,$$(command -v ninja >/dev/null 2>&1 && echo -G Ninja)) -B $(1) $(2) $(CMAKE_ARGS) -Wno-dev --log-level=WARNING >/dev/null
 BUILD = nice cmake --build $(1) -j $(JOBS)
-CTEST = nice ctest --test-dir $(1) -j $(2) --output-on-failure $(CTEST_ARGS)
+CTEST = nice tools/ctest.py $(1) -j $(2) --output-on-failure $(CTEST_ARGS)
 # Most tests wait most of the time: four slots for each processor, and tests/weights.txt says who takes how many.
 SLOTS = $$(( $(JOBS) * 4 ))
 
