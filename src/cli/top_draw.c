@@ -396,9 +396,8 @@ static void draw_bottom(const struct sl_top *t, struct sl_screen *s)
     default:
         draw_message(t, s);
     }
-    int col =
-        sl_screen_put(s, row + 1, 0, SL_STYLE_DIM,
-                      "q quit  ? help  Enter open  s sort: %s  / filter", sorts[t->sort]);
+    int col = sl_screen_put(s, row + 1, 0, SL_STYLE_DIM,
+                            "q quit  ? help  Enter open  s sort: %s  / filter", sorts[t->sort]);
     if (t->filter[0])
         col = sl_screen_put(s, row + 1, col, SL_STYLE_DIM, ": %s", t->filter);
     (void)sl_screen_put(s, row + 1, col, SL_STYLE_DIM, "  c m p set  z pause  x end");
