@@ -14,7 +14,9 @@ COMMIT = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 # Warnings that depend on optimisation differ in instrumented builds: errors only in the ordinary ones.
 CONFIGURE = cmake -S . $(if $(wildcard $(1)/CMakeCache.txt),,$$(command -v ninja >/dev/null 2>&1 && echo -G Ninja)) -B $(1) $(2) $(CMAKE_ARGS) -Wno-dev --log-level=WARNING >/dev/null
 BUILD = nice cmake --build $(1) -j $(JOBS)
-CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
+CTEST = nice tools/ctest.py $(1) -j $(2) --output-on-failure $(CTEST_ARGS)
+# Most tests wait most of the time: four slots for each processor, and tests/weights.txt says who takes how many.
+SLOTS = $$(( $(JOBS) * 4 ))
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
@@ -53,7 +55,7 @@ picture: core ## run the demo and `sluice top`, and draw what they show into doc
 	@tools/picture-top.sh build-core
 
 test: build ## everything that needs no GPU and no Kubernetes
-	@$(call CTEST,build)
+	@$(call CTEST,build,$(SLOTS))
 
 docs: ## write docs/errors.md from the tables of messages, and wrap Markdown at 120 columns
 	@tools/errors.py
@@ -61,17 +63,17 @@ docs: ## write docs/errors.md from the tables of messages, and wrap Markdown at 
 	@tools/mdwrap.py
 
 check: build ## only the checks on the tree itself: layers, headers, exports, licences, both compilers
-	@$(call CTEST,build) -L check
+	@$(call CTEST,build,$(SLOTS)) -L check
 
 asan: deps ## the tests under AddressSanitizer and UBSan
 	@$(call CONFIGURE,build-asan,-DSLUICE_SANITIZE=address -DSLUICE_WERROR=OFF)
 	@$(call BUILD,build-asan)
-	@tools/sanitizer.sh build-asan $(call CTEST,build-asan) -LE check
+	@tools/sanitizer.sh build-asan $(call CTEST,build-asan,$(JOBS)) -LE check
 
 tsan: deps ## the tests under ThreadSanitizer
 	@$(call CONFIGURE,build-tsan,-DSLUICE_SANITIZE=thread -DSLUICE_WERROR=OFF)
 	@$(call BUILD,build-tsan)
-	@tools/sanitizer.sh build-tsan $(call CTEST,build-tsan) -LE check
+	@tools/sanitizer.sh build-tsan $(call CTEST,build-tsan,$(JOBS)) -LE check
 
 fuzz: deps ## libFuzzer on every parser and on hostile pages, about a minute in all
 	@CC=clang; export CC; $(call CONFIGURE,build-fuzz,-DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_WERROR=OFF)

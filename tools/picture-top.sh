@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# picture-top.sh BUILD-DIR: three tenants share a simulated H200 for half a minute; draws what `sluice top` shows
-# then, on a real terminal (tmux), into docs/img/top.svg.
+# picture-top.sh BUILD-DIR: three tenants share a simulated H200 for half a minute, and a command waits in line; draws
+# what `sluice top` shows then, on a real terminal (tmux), into docs/img/top.svg.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -36,10 +36,15 @@ sleep 8
 tenant serve 20Gi 30:100 200
 sleep 8
 tenant notebook 10Gi 10 500
-terminal new-session -d -x 80 -y 16 "'$build/bin/sluice' top --sim h200"
+sleep 3 # behind one that waits, it would be refused
+# One that has to wait for memory: it stands in line, with the reason.
+"$build/bin/sluice" run --sim h200 --name evaluate --memory 90Gi --wait -- true >/dev/null 2>&1 &
+pids="$pids $!"
+terminal new-session -d -x 80 -y 20 "'$build/bin/sluice' top --sim h200"
 sleep 25
 terminal send-keys Down Down Enter
 sleep 3
 terminal capture-pane -ep >"$work/screen"
+grep -q "3 tenants" "$work/screen" || { cat "$work/screen" >&2; echo "picture: not every tenant runs" >&2; exit 1; }
 python3 tools/terminal-svg.py "sluice top" <"$work/screen" >docs/img/top.svg
 cat "$work/screen"

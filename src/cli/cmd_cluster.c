@@ -19,10 +19,12 @@ bool sl_cli_is_view(const char *word)
 static bool words_ok(const struct sl_cli_args *args)
 {
     const char *word = args->rest_count ? args->rest[0] : "";
-    if (!sl_cli_is_view(word))
+    if (args->rest_count == 0)
+        sl_cli_complain(SL_E_CLUSTER_NO_ACTION);
+    else if (!sl_cli_is_view(word))
         sl_cli_complain(SL_E_CLUSTER_ACTION, word);
     else if (args->rest_count > 1)
-        sl_cli_complain(SL_E_CLUSTER_EXTRA_WORD, args->rest[1]);
+        sl_cli_complain(SL_E_CLUSTER_EXTRA_WORD, args->rest[1], word);
     else
         return true;
     return false;

@@ -106,9 +106,12 @@ static int sample(struct top *t, struct sl_err *err)
         hang_up(t);
         return rc;
     }
-    char(*users)[SL_TOP_USER] = sl_xcalloc(status.tenant_count + 1, sizeof(*users));
+    char(*users)[SL_TOP_USER] =
+        sl_xcalloc(status.tenant_count + status.waiter_count + 1, sizeof(*users));
     for (size_t i = 0; i < status.tenant_count; i++)
         find_owner(&status.tenant[i], users[i]);
+    for (size_t i = 0; i < status.waiter_count; i++)
+        find_user((int)status.waiter[i].pid, users[status.tenant_count + i]);
     sl_top_take(&t->model, &status, (const char(*)[SL_TOP_USER])users, sl_now_ns());
     name_cards(t);
     free(users);
@@ -240,8 +243,9 @@ static int once(struct top *t, struct sl_err *err)
     if (rc < 0)
         return rc;
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-    /* As many rows as needed: all GPUs in full, all tenants. */
-    int rows = (int)(8 + 5 * t->model.gpu_count + t->model.tenant_count);
+    /* As many rows as needed: all GPUs in full, all tenants, all that wait. */
+    int rows =
+        (int)(8 + 5 * t->model.gpu_count + t->model.tenant_count + 6 * t->model.waiter_count);
     sl_screen_init(&s, rows, size.ws_col ? size.ws_col : 80, speaks_utf8());
     sl_top_draw(&t->model, &s, time_of_day(clock), true);
     sl_screen_print(&s, stdout, sl_table_colour(stdout));

@@ -23,6 +23,7 @@ SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.100s\" is an extra word: name one file");
 SL_ERROR_ALSO(EXTRA_WORD, "\"%.100s\" is an extra word: `sluice %s` takes options only");
 SL_ERROR_ALSO(WEB_PORT, "--port \"%.20s\" is not a port: write a number from 0 to 65535; 0 is a free one");
+SL_ERROR_ALSO(WORD_AFTER, "\"%.100s\" is an extra word: write `sluice %s%s`");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR_ALSO(ARBITER_WORD,
     "arbiter: unexpected word \"%.60s\": write `sluice arbiter --system`, or `sluice arbiter check FILE`");
@@ -175,7 +176,8 @@ SL_ERROR(EXPLAIN_NO_POD, "explain: no pod is named: write `sluice explain pod NA
     "the command line is not complete or not correct", "for example `kubectl sluice explain train-0 -n team`");
 SL_ERROR_ALSO(EXPLAIN_EXTRA_WORD, "explain: \"%.100s\" is an extra word: name one pod");
 SL_ERROR_ALSO(CLUSTER_ACTION, "cluster: write `sluice cluster nodes`, `pods` or `top`, not \"%.60s\"");
-SL_ERROR_ALSO(CLUSTER_EXTRA_WORD, "cluster: \"%.100s\" is an extra word");
+SL_ERROR_ALSO(CLUSTER_NO_ACTION, "cluster: no view is named: write `sluice cluster nodes`, `pods` or `top`");
+SL_ERROR_ALSO(CLUSTER_EXTRA_WORD, "cluster: \"%.100s\" is an extra word: write `sluice cluster %s`");
 SL_ERROR(CLUSTER_NAME_BAD, "\"%.100s\" is not a name of Kubernetes: use small letters, digits, '-' and '.'",
     "a typing error; names go into the path of a request, so others are refused",
     "`kubectl get pods -A` lists the names");

@@ -31,14 +31,37 @@ static int wrong_verb(const char *word)
 }
 
 /* `sluice help run` is `sluice run --help`; `sluice help --help` and `sluice help help` are `sluice --help`. */
-static int help_verb(const char *name)
+static bool asks_for_help(const char *word)
 {
-    bool own = !name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
-               strcmp(name, "help") == 0;
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* words: what follows `help`. */
+static int help_verb(char *const *words)
+{
+    const char *name = words[0];
+    bool own = !name || asks_for_help(name) || strcmp(name, "help") == 0;
     const struct sl_cli_verb *verb = own ? &sl_cli_top : sl_cli_verb_find(name);
     if (!verb)
         return wrong_verb(name);
+    if (name && words[1] && !asks_for_help(words[1])) {
+        sl_cli_complain(SL_E_WORD_AFTER, words[1], "help ", name);
+        return SL_EXIT_USAGE;
+    }
     sl_cli_verb_help(verb, stdout);
+    return sl_cli_finish(SL_EXIT_OK);
+}
+
+static int version_verb(char *const *words)
+{
+    if (words[0] && asks_for_help(words[0])) {
+        sl_cli_verb_help(&sl_cli_top, stdout);
+    } else if (words[0]) {
+        sl_cli_complain(SL_E_WORD_AFTER, words[0], "version", "");
+        return SL_EXIT_USAGE;
+    } else {
+        sl_cli_version(stdout);
+    }
     return sl_cli_finish(SL_EXIT_OK);
 }
 
@@ -74,11 +97,9 @@ int main(int argc, char **argv)
         return SL_EXIT_USAGE;
     }
     if (strcmp(top.rest[0], "help") == 0)
-        return help_verb(top.rest[1]);
-    if (strcmp(top.rest[0], "version") == 0 && !top.rest[1]) {
-        sl_cli_version(stdout);
-        return sl_cli_finish(SL_EXIT_OK);
-    }
+        return help_verb(top.rest + 1);
+    if (strcmp(top.rest[0], "version") == 0)
+        return version_verb(top.rest + 1);
     bool view = plugin && sl_cli_is_view(top.rest[0]);
     const struct sl_cli_verb *verb = sl_cli_verb_find(view ? "cluster" : top.rest[0]);
     if (!verb)

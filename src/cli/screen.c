@@ -59,6 +59,40 @@ int sl_screen_field(struct sl_screen *s, int row, int col, int width, bool right
     return col + width;
 }
 
+/* The length of the first row of a text: whole words where one fits. */
+static int row_length(const char *text, int width)
+{
+    int n = (int)strlen(text), end = width;
+    if (n <= width)
+        return n;
+    while (end > 0 && text[end] != ' ')
+        end--;
+    return end > 0 ? end : width;
+}
+
+int sl_screen_text_rows(const char *text, int width)
+{
+    int rows = 0;
+    for (; *text && width > 0; rows++) {
+        text += row_length(text, width);
+        text += strspn(text, " ");
+    }
+    return rows;
+}
+
+int sl_screen_text(struct sl_screen *s, int row, enum sl_style style, const char *text)
+{
+    while (*text && s->cols > 0) {
+        int n = row_length(text, s->cols);
+        for (int col = 0; col < s->cols; col++)
+            set(s, row, col, ' ', SL_STYLE_PLAIN);
+        (void)sl_screen_put(s, row++, 0, style, "%.*s", n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+    return row;
+}
+
 void sl_screen_bar(struct sl_screen *s, int row, int col, int width, uint32_t permille,
                    enum sl_style style)
 {

@@ -43,6 +43,11 @@ int sl_screen_put(struct sl_screen *s, int row, int col, enum sl_style style, co
 /* As sl_screen_put, in `width` columns; a longer text ends in '~'. `right`: the text stands to the right. */
 int sl_screen_field(struct sl_screen *s, int row, int col, int width, bool right,
                     enum sl_style style, const char *text);
+/* How many rows a text takes in `width` columns, when it is broken at spaces. */
+int sl_screen_text_rows(const char *text, int width);
+/* Writes the text broken at spaces, from this row on, each row from column 0 and cleared first. Returns the row after
+ * it. */
+int sl_screen_text(struct sl_screen *s, int row, enum sl_style style, const char *text);
 /* A bar of `width` columns, of which `permille` are full. */
 void sl_screen_bar(struct sl_screen *s, int row, int col, int width, uint32_t permille,
                    enum sl_style style);

@@ -35,30 +35,6 @@ static const char *which_gpus(const struct sl_client_status *s, const struct sl_
     return buf;
 }
 
-static const char *asked_memory(const struct sl_msg_waiter *w, char *buf, size_t size)
-{
-    if (w->state == SL_WAITER_ABSENT)
-        (void)snprintf(buf, size, "?");
-    else if (!(w->fields & SL_FIELD_MEMORY))
-        (void)snprintf(buf, size, "-");
-    else if (w->memory_percent)
-        (void)snprintf(buf, size, "%u%%", w->memory_percent);
-    else
-        (void)sl_format_bytes(w->memory_bytes, buf, size);
-    return buf;
-}
-
-static const char *asked_cores(const struct sl_msg_waiter *w, char *buf, size_t size)
-{
-    if (w->state == SL_WAITER_ABSENT)
-        (void)snprintf(buf, size, "?");
-    else if (!(w->fields & SL_FIELD_CORES))
-        (void)snprintf(buf, size, "-");
-    else
-        (void)sl_format_cores(w->cores_request_permille, w->cores_limit_permille, buf, size);
-    return buf;
-}
-
 static void put_waiter(struct sl_table *t, const struct sl_client_status *s,
                        const struct sl_msg_waiter *w)
 {
@@ -67,8 +43,8 @@ static void put_waiter(struct sl_table *t, const struct sl_client_status *s,
     sl_table_cell(t, "%s", w->name[0] ? w->name : "-");
     sl_table_cell(t, "%u", w->pid);
     sl_table_cell(t, "%s", which_gpus(s, w, b, sizeof(b)));
-    sl_table_cell(t, "%s", asked_memory(w, b, sizeof(b)));
-    sl_table_cell(t, "%s", asked_cores(w, b, sizeof(b)));
+    sl_table_cell(t, "%s", sl_status_asked_memory(w, b, sizeof(b)));
+    sl_table_cell(t, "%s", sl_status_asked_cores(w, b, sizeof(b)));
     sl_table_cell(t, "%s", sl_priority_name(w->priority));
     sl_table_cell(t, "%s", sl_format_duration(w->waited_ns, b, sizeof(b)));
     /* A line for each part of the reason: two of them would be too long for one. */

@@ -89,6 +89,30 @@ const char *sl_status_slice(const struct sl_msg_tenant *m, char *buf, size_t siz
     return buf;
 }
 
+const char *sl_status_asked_memory(const struct sl_msg_waiter *w, char *buf, size_t size)
+{
+    if (w->state == SL_WAITER_ABSENT)
+        (void)snprintf(buf, size, "?");
+    else if (!(w->fields & SL_FIELD_MEMORY))
+        (void)snprintf(buf, size, "-");
+    else if (w->memory_percent)
+        (void)snprintf(buf, size, "%u%%", w->memory_percent);
+    else
+        (void)sl_format_bytes(w->memory_bytes, buf, size);
+    return buf;
+}
+
+const char *sl_status_asked_cores(const struct sl_msg_waiter *w, char *buf, size_t size)
+{
+    if (w->state == SL_WAITER_ABSENT)
+        (void)snprintf(buf, size, "?");
+    else if (!(w->fields & SL_FIELD_CORES))
+        (void)snprintf(buf, size, "-");
+    else
+        (void)sl_format_cores(w->cores_request_permille, w->cores_limit_permille, buf, size);
+    return buf;
+}
+
 const char *sl_status_pod(const char *about, char *buf, size_t size)
 {
     char space[64], pod[256], part[64];

@@ -29,6 +29,11 @@ const char *sl_status_slice(const struct sl_msg_tenant *m, char *buf, size_t siz
 /* "namespace/pod", and the container or what else tells one of its tenants from another; "" for no pod. */
 const char *sl_status_pod(const char *about, char *buf, size_t size);
 
+/* What a command in line asked for: "60.0 GiB", "30%"; "-" for nothing, "?" where it has not come back to say it. */
+const char *sl_status_asked_memory(const struct sl_msg_waiter *w, char *buf, size_t size);
+/* "30", "30:100", "-", "?" */
+const char *sl_status_asked_cores(const struct sl_msg_waiter *w, char *buf, size_t size);
+
 /* "slices" or "turns". */
 const char *sl_status_compute(uint32_t compute);
 

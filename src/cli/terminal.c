@@ -10,6 +10,7 @@
 #include <ncurses.h>
 #include <stdlib.h>
 #include <term.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -22,6 +23,17 @@ struct sl_terminal {
     SCREEN *screen;
     bool colour;
 };
+
+/* Ctrl-C leaves as q does, with the exit code of q; a signal would end the program in the middle. */
+static void interrupt_is_a_key(void)
+{
+    struct termios mode;
+    if (tcgetattr(STDIN_FILENO, &mode) != 0)
+        return;
+    mode.c_cc[VINTR] = _POSIX_VDISABLE;
+    if (tcsetattr(STDIN_FILENO, TCSANOW, &mode) == 0)
+        (void)def_prog_mode();
+}
 
 int sl_terminal_open(struct sl_terminal **ret, struct sl_err *err)
 {
@@ -40,6 +52,7 @@ int sl_terminal_open(struct sl_terminal **ret, struct sl_err *err)
     t->screen = screen;
     (void)set_term(screen);
     (void)cbreak();
+    interrupt_is_a_key();
     (void)noecho();
     (void)nonl();
     (void)keypad(stdscr, TRUE);
@@ -111,6 +124,7 @@ int sl_terminal_key(struct sl_terminal *t, uint64_t wait_ns)
                 {'\r', SL_KEY_ENTER},
                 {'\n', SL_KEY_ENTER},
                 {0x1b, SL_KEY_ESCAPE},
+                {'C' & 0x1f, SL_KEY_INTERRUPT},
                 {KEY_BACKSPACE, SL_KEY_BACKSPACE},
                 {0x7f, SL_KEY_BACKSPACE},
                 {'\b', SL_KEY_BACKSPACE}};

@@ -236,8 +236,8 @@ static size_t first_shown(const struct sl_top *t, int room)
     return first;
 }
 
-static void draw_tenants(const struct sl_top *t, struct sl_screen *s, int row, int bottom,
-                         bool once)
+/* Returns the row after them. */
+static int draw_tenants(const struct sl_top *t, struct sl_screen *s, int row, int bottom, bool once)
 {
     const struct sl_top_tenant *selected = once ? NULL : sl_top_selected(t);
     for (size_t i = 0; i < SL_ARRAY_LEN(columns); i++)
@@ -258,6 +258,66 @@ static void draw_tenants(const struct sl_top *t, struct sl_screen *s, int row, i
         if (strcmp(one->m.name, t->unfolded) == 0)
             row = draw_processes(t, s, row, bottom);
     }
+    return row + (t->tenant_count == 0);
+}
+
+/* --- the line ------------------------------------------------------------------------------------ */
+
+/* "0", "0,2", "any", "any 2", "1 of 0,2" */
+static void wanted_gpus(const struct sl_top *t, const struct sl_msg_waiter *w, char *buf,
+                        size_t size)
+{
+    size_t n = 0;
+    buf[0] = '\0';
+    if (w->gpu_count == 0 && w->wanted > 1)
+        (void)snprintf(buf, size, "any %u", w->wanted);
+    else if (w->gpu_count == 0)
+        (void)snprintf(buf, size, w->state == SL_WAITER_ABSENT ? "?" : "any");
+    else if (w->wanted < w->gpu_count)
+        n = (size_t)snprintf(buf, size, "%u of ", w->wanted);
+    for (uint32_t i = 0; i < w->gpu_count; i++)
+        for (size_t k = 0; k < t->gpu_count && n < size; k++)
+            if (strcmp(t->gpus[k].m.uuid, w->gpu[i]) == 0)
+                n += (size_t)snprintf(buf + n, size - n, "%s%u", i ? "," : "", t->gpus[k].m.index);
+}
+
+/* One that waits, and below it the reason. */
+static void draw_waiter(const struct sl_top *t, struct sl_screen *s, int row, int bottom,
+                        const struct sl_top_waiter *one)
+{
+    const struct sl_msg_waiter *w = &one->m;
+    char b[96], waited[32];
+    (void)snprintf(b, sizeof(b), "%u  %s", w->place, w->name[0] ? w->name : "(no name yet)");
+    cell(s, row, TENANT, SL_STYLE_PLAIN, b);
+    cell(s, row, USER, SL_STYLE_PLAIN, one->user[0] ? one->user : "-");
+    wanted_gpus(t, w, b, sizeof(b));
+    cell(s, row, GPU, SL_STYLE_PLAIN, b);
+    cell(s, row, MEMORY, SL_STYLE_PLAIN, sl_status_asked_memory(w, b, sizeof(b)));
+    cell(s, row, CORES, SL_STYLE_PLAIN, sl_status_asked_cores(w, b, sizeof(b)));
+    (void)snprintf(b, sizeof(b), "for %s",
+                   sl_format_duration(w->waited_ns, waited, sizeof(waited)));
+    (void)sl_screen_field(s, row, columns[GOT].from, 16, true, SL_STYLE_PLAIN, b);
+    cell(s, row, PRIORITY, SL_STYLE_PLAIN, sl_priority_name(w->priority));
+    if (row + 1 < bottom)
+        (void)sl_screen_field(s, row + 1, 5, s->cols - 5, false, SL_STYLE_DIM, w->why);
+}
+
+/* How many rows the line takes of this room. Tenants have at least half of it. */
+static int line_rows(const struct sl_top *t, int room, bool once)
+{
+    int all = t->waiter_count ? 2 + 2 * (int)t->waiter_count : 0;
+    return once || all <= room / 2 ? all : room / 2;
+}
+
+/* Below the tenants: who waits in line for a GPU, and why. */
+static void draw_line(const struct sl_top *t, struct sl_screen *s, int row, int bottom)
+{
+    row++;
+    if (row + 1 >= bottom) /* no room for one of them */
+        return;
+    (void)sl_screen_put(s, row++, 2, SL_STYLE_BOLD, "WAITING IN LINE (%zu)", t->waiter_count);
+    for (size_t i = 0; i < t->waiter_count && row < bottom; i++, row += 2)
+        draw_waiter(t, s, row, bottom, &t->waiters[i]);
 }
 
 /* --- the rest ------------------------------------------------------------------------------------ */
@@ -273,13 +333,42 @@ static void draw_help(struct sl_screen *s, int row, int bottom)
         "c  m  p           change cores, memory, priority of the selected tenant",
         "z                 pause the selected tenant, or let it go on",
         "x                 end the selected tenant (asks first)",
-        "q                 leave",
+        "q, Ctrl-C         leave",
         "",
         "GOT is the part of GPU time in the last second; CORES is what was asked for.",
         "WAIT is the part of the last second in which the tenant's work was held back.",
         "GPU lines: memory in use and time used now, and over the last minute."};
     for (size_t i = 0; i < SL_ARRAY_LEN(lines) && row < bottom; i++)
         (void)sl_screen_put(s, row++, 2, SL_STYLE_PLAIN, "%s", lines[i]);
+}
+
+static void draw_list(const struct sl_top *t, struct sl_screen *s, int row, int bottom, bool once)
+{
+    int line = line_rows(t, bottom - row, once);
+    row = draw_tenants(t, s, row, bottom - line, once);
+    if (line > 0)
+        draw_line(t, s, row, bottom);
+}
+
+/* What the selected tenant has of what is being changed. */
+static const char *value_now(const struct sl_top *t, const struct sl_msg_tenant *m, char *buf,
+                             size_t size)
+{
+    if (t->option[0] == 'c')
+        return sl_status_cores(m, buf, size);
+    if (t->option[0] == 'm')
+        return sl_status_limit(m->gpu_count ? m->gpu[0].limit_bytes : SL_NO_LIMIT, buf, size);
+    (void)snprintf(buf, size, "%s", sl_priority_name(m->priority));
+    return buf;
+}
+
+/* The result of the last key, over as many rows as it needs: what to do stands at its end. */
+static void draw_message(const struct sl_top *t, struct sl_screen *s)
+{
+    int rows = sl_screen_text_rows(t->message, s->cols), room = s->rows - 2;
+    if (rows > room)
+        rows = room;
+    (void)sl_screen_text(s, s->rows - 1 - rows, SL_STYLE_PLAIN, t->message);
 }
 
 static void draw_bottom(const struct sl_top *t, struct sl_screen *s)
@@ -290,13 +379,14 @@ static void draw_bottom(const struct sl_top *t, struct sl_screen *s)
                                         [SL_TOP_BY_WAIT] = "wait"};
     const struct sl_top_tenant *one = sl_top_selected(t);
     int row = s->rows - 2;
+    char b[32];
     switch (t->mode) {
     case SL_TOP_FILTER:
         (void)sl_screen_put(s, row, 0, SL_STYLE_BOLD, "filter: %s_", t->typed);
         break;
     case SL_TOP_VALUE:
-        (void)sl_screen_put(s, row, 0, SL_STYLE_BOLD, "%s of %s: %s_", t->option, t->selected,
-                            t->typed);
+        (void)sl_screen_put(s, row, 0, SL_STYLE_BOLD, "%s of %s, now %s: %s_", t->option,
+                            t->selected, one ? value_now(t, &one->m, b, sizeof(b)) : "?", t->typed);
         break;
     case SL_TOP_SURE:
         (void)sl_screen_put(s, row, 0, SL_STYLE_WARN, "end %s (%u %s)? y or n", t->selected,
@@ -304,13 +394,13 @@ static void draw_bottom(const struct sl_top *t, struct sl_screen *s)
                             one && one->m.processes == 1 ? "process" : "processes");
         break;
     default:
-        (void)sl_screen_put(s, row, 0, SL_STYLE_PLAIN, "%s", t->message);
+        draw_message(t, s);
     }
     int col = sl_screen_put(s, row + 1, 0, SL_STYLE_DIM,
-                            "q quit  Enter processes  s sort: %s  / filter", sorts[t->sort]);
+                            "q quit  ? help  Enter open  s sort: %s  / filter", sorts[t->sort]);
     if (t->filter[0])
         col = sl_screen_put(s, row + 1, col, SL_STYLE_DIM, ": %s", t->filter);
-    (void)sl_screen_put(s, row + 1, col, SL_STYLE_DIM, "  c m p change  z pause  x end  ? help");
+    (void)sl_screen_put(s, row + 1, col, SL_STYLE_DIM, "  c m p set  z pause  x end");
 }
 
 void sl_top_draw(const struct sl_top *t, struct sl_screen *s, const char *clock, bool once)
@@ -326,13 +416,13 @@ void sl_top_draw(const struct sl_top *t, struct sl_screen *s, const char *clock,
     (void)sl_screen_put(s, row, s->cols - (int)strlen(clock), SL_STYLE_PLAIN, "%s", clock);
     row += 2;
     if (t->trouble[0]) {
-        (void)sl_screen_put(s, row, 0, SL_STYLE_WARN, "%s", t->trouble);
+        (void)sl_screen_text(s, row, SL_STYLE_WARN, t->trouble);
     } else {
         row = draw_gpus(t, s, row, bottom) + 1;
         if (t->mode == SL_TOP_HELP)
             draw_help(s, row, bottom);
         else
-            draw_tenants(t, s, row, bottom, once);
+            draw_list(t, s, row, bottom, once);
     }
     if (!once)
         draw_bottom(t, s);

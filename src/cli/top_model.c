@@ -11,6 +11,7 @@ void sl_top_free(struct sl_top *t)
 {
     free(t->gpus);
     free(t->tenants);
+    free(t->waiters);
     free(t->processes);
     *t = (struct sl_top){0};
 }
@@ -103,6 +104,19 @@ static void take_tenants(struct sl_top *t, const struct sl_client_status *status
     sort_tenants(t);
 }
 
+static void take_waiters(struct sl_top *t, const struct sl_client_status *status,
+                         const char (*users)[SL_TOP_USER])
+{
+    free(t->waiters);
+    t->waiter_count = status->waiter_count;
+    t->waiters = sl_xcalloc(t->waiter_count + 1, sizeof(*t->waiters));
+    for (size_t i = 0; i < t->waiter_count; i++) {
+        t->waiters[i].m = status->waiter[i];
+        if (users)
+            memcpy(t->waiters[i].user, users[status->tenant_count + i], sizeof(t->waiters[i].user));
+    }
+}
+
 static uint32_t time_on(const struct sl_client_status *status, const char *uuid)
 {
     uint32_t sum = 0;
@@ -153,6 +167,7 @@ void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
     const struct sl_top_tenant *before = sl_top_selected(t);
     size_t at = before ? (size_t)(before - t->tenants) : 0;
     take_tenants(t, status, users, t->sampled_ns ? now_ns - t->sampled_ns : 0);
+    take_waiters(t, status, users);
     take_gpus(t, status);
     t->sampled_ns = now_ns;
     t->trouble[0] = '\0';
@@ -301,6 +316,8 @@ static struct sl_top_wish list_key(struct sl_top *t, int key)
 
 struct sl_top_wish sl_top_press(struct sl_top *t, int key)
 {
+    if (key == SL_KEY_INTERRUPT)
+        return wish(t, SL_TOP_QUIT);
     switch (t->mode) {
     case SL_TOP_HELP:
         t->mode = SL_TOP_LIST;

@@ -24,6 +24,7 @@ enum sl_top_key {
     SL_KEY_ENTER,
     SL_KEY_ESCAPE,
     SL_KEY_BACKSPACE,
+    SL_KEY_INTERRUPT, /* Ctrl-C leaves, whatever is shown */
 };
 
 enum sl_top_sort { SL_TOP_BY_NAME, SL_TOP_BY_GOT, SL_TOP_BY_MEMORY, SL_TOP_BY_WAIT, SL_TOP_SORTS };
@@ -59,6 +60,12 @@ struct sl_top_tenant {
     uint32_t waited_permille; /* of the time since the last sample */
 };
 
+/* A command of `sluice run --wait` that stands in line. */
+struct sl_top_waiter {
+    struct sl_msg_waiter m;
+    char user[SL_TOP_USER]; /* "": not known */
+};
+
 struct sl_top_gpu {
     struct sl_msg_gpu m;
     uint32_t time_permille; /* of GPU time that tenants got */
@@ -71,6 +78,8 @@ struct sl_top {
     size_t gpu_count;
     struct sl_top_tenant *tenants; /* the tenants that are shown: sorted and filtered */
     size_t tenant_count, tenants_in_all;
+    struct sl_top_waiter *waiters; /* all of them, the first first */
+    size_t waiter_count;
     struct sl_msg_process *processes; /* of `unfolded` */
     size_t process_count;
     char untold[200]; /* why there are none; "": there are as many as are shown */
@@ -90,7 +99,7 @@ struct sl_top {
 
 void sl_top_free(struct sl_top *t);
 
-/* A new sample. users: one for each tenant of the status, or NULL. */
+/* A new sample. users: one for each tenant of the status, then one for each command in line; or NULL. */
 void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
                  const char (*users)[SL_TOP_USER], uint64_t now_ns);
 /* The processes of the unfolded tenant; the list is the model's from now on. untold: why the arbiter cannot tell them, or

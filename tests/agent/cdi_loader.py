@@ -36,7 +36,7 @@ def make_root(root, program):
     before = enter(root, "/program")
     if before.returncode == 1 and "libcuda.so.1" in before.stdout:
         return True
-    print(f"cannot run programs in a root of their own: {before.stderr.strip()}")
+    print(f"skipped: cannot run programs in a root of their own: {before.stderr.strip()}")
     return False
 
 

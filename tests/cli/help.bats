@@ -22,6 +22,11 @@ teardown() { common_teardown; }
     run -0 "$SLUICE" version
     [ "$output" = "$first" ]
     run -2 "$SLUICE" version now
+    has '"now" is an extra word: write `sluice version`'
+    run -0 "$SLUICE" version --help
+    has "Usage: sluice"
+    run -2 "$SLUICE" help run now
+    has '"now" is an extra word: write `sluice help run`'
     run -0 "$SLUICE" status --version
     [[ $output =~ ^sluice\ [0-9] ]]
 }

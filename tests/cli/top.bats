@@ -96,6 +96,8 @@ top() {
     [ "$("$SLUICE" status --json --sim h200x2 | jq '.tenants[] | select(.name == "train").cores_limit_percent')" = 25 ]
     term send-keys m nonsense Enter
     eventually screen_has 'memory "nonsense" is not an amount'
+    term send-keys c 130 Enter # the whole answer, over two lines
+    eventually screen_has "30:100 to use idle time as well"
     term send-keys p high Enter
     eventually screen_has "priority of train is high now"
     term send-keys z
@@ -123,6 +125,24 @@ top() {
     term send-keys '?'
     eventually screen_has "x                 end the selected tenant"
     term send-keys Escape q
+    eventually screen_has "ended with 0"
+}
+
+@test "who waits in line is shown, with the reason, until it runs; Ctrl-C leaves" {
+    holder train --memory 100Gi --gpu 0
+    top 80 24
+    eventually screen_has "  train "
+    screen_lacks "WAITING IN LINE"
+    "$SLUICE" run --sim h200x2 --name next --memory 60Gi --gpu 0 --wait -- sleep 100 2>"$PLACE/next.err" &
+    BACKGROUND+=($!)
+    eventually screen_has "WAITING IN LINE (1)"
+    screen_matches() { screen | grep -qE -- "$1"; }
+    eventually screen_matches "^  1  next +$(id -un) +0 +60\\.0 GiB .* for [0-9.]+ s$"
+    screen_has "40 GiB"
+    kill "${BACKGROUND[0]}"
+    eventually screen_lacks "WAITING IN LINE"
+    eventually screen_has "  next "
+    term send-keys / ne C-c
     eventually screen_has "ended with 0"
 }
 

@@ -187,6 +187,26 @@ wait
 """
 
 
+class Shard(Example):
+    """sluice-shard on several nodes: what it passes on."""
+
+    def asked(self, tasks, node, shards, **more):
+        shown = self.folder / "sluice"
+        shown.write_text('#!/bin/sh\necho "$@"\n', encoding="ascii")
+        shown.chmod(0o755)
+        env = {"PATH": f"{self.folder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3",
+               "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": str(node), "SLURM_SHARDS_ON_NODE": str(shards), **more}
+        return subprocess.run([EXAMPLES / "slurm" / "sluice-shard", "true"], env=env, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+
+    def test_tasks_of_this_node_are_counted(self):
+        for tasks, node, memory, cores in (("1", 0, "60%", "60.0:100"), ("2(x3),1", 0, "30%", "30.0:100"),
+                                           ("2(x3),1", 2, "30%", "30.0:100"), ("2(x3),1", 3, "60%", "60.0:100"),
+                                           ("1,7(x2)", 1, "8%", "8.5:100"), ("4", 0, "15%", "15.0:100")):
+            self.assertEqual(self.asked(tasks, node, 60), f"run --name slurm-7.0.3 --memory {memory} --cores {cores} -- true\n")
+        self.assertIn("--cores 20 ", self.asked("2", 0, 60, SLUICE_CORES="20"))
+
+
 class Slurm(Example):
     """A cluster of one node, in namespaces of its own."""
 
@@ -270,6 +290,36 @@ class Slurm(Example):
             for job in jobs:
                 job.communicate(timeout=60)
         waiting.until("nothing is left", lambda: not self.tenants(), 30)
+
+    def test_a_batch_script_and_the_tasks_of_its_steps(self):
+        """What a job asked for is what all of its tasks on a node have together."""
+        server = str(self.server())
+        script = self.folder / "job.sh"
+        script.write_text("#!/bin/sh\n"
+                          f"sluice-shard {server} & alone=$!\n"  # the script itself, without srun
+                          f"until [ -e {self.folder}/next ]; do sleep 0.05; done\n"
+                          "kill $alone; wait $alone\n"
+                          f"srun -n2 sluice-shard {server}\n", encoding="ascii")
+        script.chmod(0o755)
+        job = self.inside("sbatch", "--wait", "-n2", "--gres=shard:31", "-o", f"{self.folder}/said", str(script))
+
+        def parts():
+            return sorted((name.split(".", 1)[1], t["cores_request_percent"], t["processes"], round(
+                t["gpus"][0]["memory_limit_bytes"] / (139.7 * GIB) * 100)) for name, t in self.tenants().items())
+        try:
+            waiting.until("the script's own tenant", lambda: parts() == [("batch.0", 31, 1, 31)], 60)
+            (self.folder / "next").touch()
+            waiting.until("a tenant for each task", lambda: parts() == [("0.0", 15.5, 1, 15), ("0.1", 15.5, 1, 15)], 60)
+        except AssertionError as error:
+            said = self.folder / "said"
+            raise AssertionError(f"{error}: {parts()} {said.read_text() if said.exists() else ''}") from error
+        finally:
+            self.answer("scancel", "--me")
+            job.communicate(timeout=60)
+        waiting.until("nothing is left", lambda: not self.tenants(), 30)
+
+    def test_fewer_parts_than_tasks(self):
+        self.assertIn("--gres=shard:2", self.answer("srun", "-n2", "--gres=shard:1", "sluice-shard", "true"))
 
     def test_a_job_without_a_part_hears_what_to_do(self):
         said = self.answer("srun", "sluice-shard", "true")

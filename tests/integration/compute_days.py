@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Good and bad days of compute shares, on a simulated GPU, with real processes.
 
-usage: compute_days.py BUILD_DIR [unittest options]
+usage: compute_days.py BUILD_DIR [--at-once] [unittest options]
+
+--at-once: two scenarios for each processor at a time, as each sleeps most of the time and has a machine of its own;
+those that need the processors come first, alone.
 
 Every scenario asserts behaviour: who got how much of the GPU in one run, who went on, who waited. The machine
 may be busy, and a tenant that gets no processor launches nothing: so a control runs at the same time, alone on
@@ -20,6 +23,7 @@ import types
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import at_once  # noqa: E402
 import folders  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
@@ -225,7 +229,7 @@ class GoodDays(World):
 
     def test_status_says_what_was_got(self):
         control, a = self.control(6), self.steady("a", 5, cores="25")
-        idle = Tenant(self, "idle", "steady", "seconds=0.1", "rest=4", cores="10:50", priority="low")
+        idle = Tenant(self, "idle", "steady", "seconds=0.1", "rest=600", cores="10:50", priority="low")
         time.sleep(3)
         t = {t["name"]: t for t in self.status()["tenants"]}
         text = subprocess.run([SLUICE, "--dir", self.dir, "status", "--wide"], check=True,
@@ -246,7 +250,7 @@ class GoodDays(World):
         for word in ("CORES", "GOT 1s", "GOT 1min", "PRIORITY", "WAITED", "LAUNCHES", "SLICE"):
             self.assertIn(word, head)
         a.result()
-        idle.result()
+        idle.kill()
 
     def test_priority(self):
         control = self.control(6)
@@ -480,5 +484,10 @@ class Threads(World):
         self.assertEqual(len(out.splitlines()), 3)
 
 
+LONG = ("BadDays.test_killed",)
+ALONE = ("BadDays.test_flood_of_launches", "BadDays.test_sixty_four_tenants")
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--at-once"]:
+        at_once.main([sys.executable, __file__, BUILD], 2 * os.cpu_count(), sys.argv[2:], ALONE, LONG)
     unittest.main(verbosity=2)

@@ -202,13 +202,17 @@ static void test_wishes(void **state)
     take(&t, 1, 1, 1);
     press(&t, "c4q0");
     (void)sl_top_press(&t, SL_KEY_BACKSPACE);
-    shows(&t, 24, 80, "cores of train: 4q_", true); /* a letter is no command here */
+    shows(&t, 24, 80, "cores of train, now 30: 4q_", true); /* a letter is no command */
     struct sl_top_wish w = sl_top_press(&t, SL_KEY_ENTER);
     assert_int_equal(w.action, SL_TOP_SET);
     assert_string_equal(w.name, "train");
     assert_string_equal(w.option, "cores");
     assert_string_equal(w.text, "4q");
     press(&t, "m");
+    shows(&t, 24, 80, "memory of train, now 10.0 GiB: _", true);
+    (void)sl_top_press(&t, SL_KEY_ESCAPE);
+    press(&t, "p");
+    shows(&t, 24, 80, "priority of train, now normal: _", true);
     (void)sl_top_press(&t, SL_KEY_ESCAPE);
     assert_int_equal(sl_top_press(&t, SL_KEY_ENTER).action, SL_TOP_REFRESH); /* its processes */
     struct sl_msg_process *one = sl_xcalloc(1, sizeof(*one));
@@ -238,6 +242,92 @@ static void test_wishes(void **state)
     shows(&t, 24, 80, "change cores, memory, priority", true);
     assert_int_equal(sl_top_press(&t, 'z').action, SL_TOP_NOTHING);
     assert_int_equal(sl_top_press(&t, 'q').action, SL_TOP_QUIT);
+    press(&t, "/x");
+    assert_int_equal(sl_top_press(&t, SL_KEY_INTERRUPT).action, SL_TOP_QUIT);
+    sl_top_free(&t);
+}
+
+/* What to do stands at the end of a message, and the keys below it stay. */
+static void test_long_messages(void **state)
+{
+    (void)state;
+    struct sl_top t = {0};
+    put_gpu(0, GIB);
+    (void)put_tenant(0, "train", 300, 295, GIB);
+    take(&t, 1, 1, 1);
+    (void)snprintf(
+        t.message, sizeof(t.message),
+        "cores \"130\" is not a share: write a percentage of one GPU from 0.1 to 100, for "
+        "example 30, or 30:100 to use idle time as well");
+    shows(&t, 24, 80,
+          "cores \"130\" is not a share: write a percentage of one GPU from 0.1 to 100, for\n"
+          "example 30, or 30:100 to use idle time as well\n"
+          "q quit  ? help",
+          true);
+    for (int i = 0; i < 399; i++)
+        t.message[i] = 'm';
+    for (int cols = 1; cols < 100;
+         cols += 9) /* a word longer than a row, more rows than there are */
+        for (int rows = 1; rows < 12; rows++)
+            free(page(&t, rows, cols, false));
+    (void)snprintf(
+        t.trouble, sizeof(t.trouble),
+        "no arbiter is running in /run/user/1000/sluice-with-a-long-name: `sluice run` starts "
+        "one, and so does `sluice lease create`");
+    shows(&t, 24, 80, "does `sluice lease create`\n", true);
+    sl_top_free(&t);
+}
+
+static struct sl_msg_waiter waiters[8];
+
+/* Who waits in line stands below the tenants, with the reason. */
+static void test_line(void **state)
+{
+    (void)state;
+    struct sl_top t = {0};
+    char users[64][SL_TOP_USER] = {"alice", "bob", "carol"};
+    put_gpu(0, GIB);
+    (void)put_tenant(0, "train", 300, 295, GIB);
+    waiters[0] = (struct sl_msg_waiter){.place = 1,
+                                        .state = SL_WAITER_WAITS,
+                                        .priority = SL_PRIORITY_HIGH,
+                                        .waited_ns = 12 * SL_NS_PER_S,
+                                        .fields = SL_FIELD_MEMORY | SL_FIELD_CORES,
+                                        .memory_bytes = 60 * GIB,
+                                        .cores_request_permille = 500,
+                                        .cores_limit_permille = 1000,
+                                        .wanted = 1};
+    (void)snprintf(waiters[0].name, SL_NAME_MAX, "next");
+    (void)snprintf(waiters[0].why, sizeof(waiters[0].why), "GPU 0 has 40.0 GiB left");
+    for (uint32_t i = 1; i < 8; i++)
+        waiters[i] = (struct sl_msg_waiter){
+            .place = i + 1, .state = SL_WAITER_ABSENT, .wanted = 1, .priority = SL_PRIORITY_NORMAL};
+    struct sl_client_status s = {.gpu = gpus,
+                                 .gpu_count = 1,
+                                 .tenant = tenants,
+                                 .tenant_count = 1,
+                                 .waiter = waiters,
+                                 .waiter_count = 2};
+    sl_top_take(&t, &s, (const char(*)[SL_TOP_USER])users, SL_NS_PER_S);
+    shows(&t, 24, 80, "  WAITING IN LINE (2)\n", true);
+    shows(&t, 24, 80,
+          "  1  next            bob      any              60.0 GiB  50:100       for 12.0 s\n"
+          "     GPU 0 has 40.0 GiB left\n"
+          "  2  (no name yet)   carol    ?                       ?       ?",
+          true);
+    shows(&t, 24, 110, "for 12.0 s  high", true);
+    s.waiter_count = 8;
+    sl_top_take(&t, &s, (const char(*)[SL_TOP_USER])users, 2 * SL_NS_PER_S);
+    shows(&t, 16, 80, "  train ", true); /* a long line leaves room for tenants */
+    shows(&t, 16, 80, "  1  next", true);
+    for (int rows = 1; rows < 24; rows++)
+        free(page(&t, rows, 80, false));
+    char *text = page(&t, 40, 80, true);
+    assert_non_null(strstr(text, "  8  (no name yet)"));
+    free(text);
+    s.waiter_count = 0;
+    sl_top_take(&t, &s, (const char(*)[SL_TOP_USER])users, 3 * SL_NS_PER_S);
+    shows(&t, 24, 80, "WAITING", false);
     sl_top_free(&t);
 }
 
@@ -286,6 +376,8 @@ int main(void)
         cmocka_unit_test(test_sort_and_filter),
         cmocka_unit_test(test_selection_stays),
         cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_long_messages),
+        cmocka_unit_test(test_line),
         cmocka_unit_test(test_many_gpus),
         cmocka_unit_test(test_history),
     };
