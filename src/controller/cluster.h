@@ -114,11 +114,11 @@ struct sl_page_card *sl_cluster_cards(const struct sl_cluster *c, size_t *ret_co
 /* owner: of the card. */
 void sl_cluster_card_tenants(const void *owner, unsigned gpu,
                              void (*each)(void *to, const struct sl_page_tenant *tenant), void *to);
-/* Pods that have no node: how many there are, and those from this one on. */
-size_t sl_cluster_waiting(const struct sl_cluster *c);
+/* How many pods have GPUs, and how many have no node. */
+void sl_cluster_pods(const struct sl_cluster *c, size_t *ret_placed, size_t *ret_waiting);
+/* Those that have no node, from this one on. */
 void sl_cluster_each_waiting(struct sl_cluster *c, size_t from, size_t count,
                              void (*each)(void *to, const struct sl_page_waiter *waiter), void *to);
-size_t sl_cluster_pods_placed(const struct sl_cluster *c);
 
 /* The CPU that the scheduler charges a pod: the sum of its containers, or the largest init container if larger. */
 uint32_t sl_cluster_pod_cpu(const json_t *pod);

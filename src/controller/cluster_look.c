@@ -100,24 +100,15 @@ static bool waits(const struct cluster_pod *p)
     return p->seen && !p->node && p->state == POD_PENDING;
 }
 
-size_t sl_cluster_waiting(const struct sl_cluster *c)
+void sl_cluster_pods(const struct sl_cluster *c, size_t *ret_placed, size_t *ret_waiting)
 {
     struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_pod *p;
-    size_t count = 0;
-    while ((p = sl_map_next(&c->pods, &walk)))
-        count += waits(p);
-    return count;
-}
-
-size_t sl_cluster_pods_placed(const struct sl_cluster *c)
-{
-    struct sl_map_walk walk = {.bucket = 0};
-    const struct cluster_pod *p;
-    size_t count = 0;
-    while ((p = sl_map_next(&c->pods, &walk)))
-        count += p->node && p->grant_count && (p->grant[0].gpus || p->grant[0].misfit_gpus);
-    return count;
+    *ret_placed = *ret_waiting = 0;
+    while ((p = sl_map_next(&c->pods, &walk))) {
+        *ret_placed += p->node && p->grant_count && (p->grant[0].gpus || p->grant[0].misfit_gpus);
+        *ret_waiting += waits(p);
+    }
 }
 
 /* "12 nodes: not enough free GPU memory or cores; 3 nodes: its GPUs are too small or too few" */
@@ -189,9 +180,9 @@ void sl_cluster_each_waiting(struct sl_cluster *c, size_t from, size_t count,
 {
     struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_pod *p;
-    size_t n = 0, all = sl_cluster_waiting(c);
+    size_t n = 0;
     const struct cluster_pod **list SL_CLEANUP(free) =
-        sl_xcalloc(all + 1, sizeof(struct cluster_pod *));
+        sl_xmalloc((c->pods.count + 1) * sizeof(struct cluster_pod *));
     while ((p = sl_map_next(&c->pods, &walk)))
         if (waits(p))
             list[n++] = p;

@@ -133,18 +133,19 @@ static void data(struct sl_controller *c, struct sl_http_call *call,
 {
     struct sl_page_ask ask;
     bool dra;
-    size_t size;
+    size_t size, unused;
     struct sl_cluster *books = shown(c, &dra);
     struct sl_page_source s = {.kind = "cluster",
                                .title = "GPUs of the cluster",
                                .note = note_of(c, dra),
-                               .tenants = sl_cluster_pods_placed(books),
-                               .waiting = sl_cluster_waiting(c->cluster),
                                .each_tenant = each_tenant,
                                .each_waiter = each_waiter,
                                .data = c};
     struct sl_page_card *cards = sl_cluster_cards(books, &s.card_count, &s.nodes);
     s.cards = cards;
+    sl_cluster_pods(c->cluster, &s.tenants, &s.waiting);
+    if (dra)
+        sl_cluster_pods(books, &s.tenants, &unused);
     sl_page_ask_read(request->query, &ask);
     char *text = sl_page_data(&s, &ask, &size);
     free(cards);

@@ -25,6 +25,19 @@ static uint32_t fullness(const struct sl_page_card *c)
 
 /* --- which cards, in which order --- */
 
+/* Names are many: this is what takes the time of a search. find has no capitals. */
+static bool contains(const char *text, const char *find)
+{
+    for (; *text; text++) {
+        size_t n = 0;
+        while (find[n] && (text[n] >= 'A' && text[n] <= 'Z' ? text[n] | 32 : text[n]) == find[n])
+            n++;
+        if (!find[n])
+            return true;
+    }
+    return false;
+}
+
 struct finding {
     const char *find;
     bool found;
@@ -33,15 +46,13 @@ struct finding {
 static void find_tenant(void *to, const struct sl_page_tenant *t)
 {
     struct finding *f = to;
-    f->found =
-        f->found || strcasestr(t->name, f->find) || (t->space && strcasestr(t->space, f->find));
+    f->found = f->found || contains(t->name, f->find) || (t->space && contains(t->space, f->find));
 }
 
 static bool matches(const struct sl_page_source *s, const struct sl_page_card *c, const char *find)
 {
     struct finding f = {.find = find};
-    if (!*find || strcasestr(c->node, find) || strcasestr(c->uuid, find) ||
-        strcasestr(c->model, find))
+    if (!*find || contains(c->node, find) || contains(c->uuid, find) || contains(c->model, find))
         return true;
     s->each_tenant(s, c, find_tenant, &f);
     return f.found;
@@ -54,8 +65,12 @@ static uint32_t *choose(const struct sl_page_source *s, const struct sl_page_ask
     uint32_t *found = sl_xmalloc((s->card_count + 1) * sizeof(*found));
     uint32_t start[WHOLE + 2] = {0};
     size_t n = 0;
+    char find[SL_PAGE_FIND_MAX + 1];
+    for (size_t i = 0; i < sizeof(find); i++)
+        find[i] =
+            ask->find[i] >= 'A' && ask->find[i] <= 'Z' ? (char)(ask->find[i] | 32) : ask->find[i];
     for (size_t i = 0; i < s->card_count; i++)
-        if (matches(s, &s->cards[i], ask->find))
+        if (matches(s, &s->cards[i], find))
             found[n++] = (uint32_t)i;
     *ret_count = n;
     if (ask->sort == SL_PAGE_BY_NAME)

@@ -27,7 +27,8 @@ CONTROLLERS = (
     "root-ca-certificate-publisher-controller", "garbage-collector-controller",
     "pod-garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller",
     "resourceclaim-controller", "device-taint-eviction-controller", "deployment-controller",
-    "replicaset-controller", "job-controller", "statefulset-controller", "endpointslice-controller")
+    "replicaset-controller", "job-controller", "statefulset-controller", "endpointslice-controller",
+    "endpoints-controller")
 
 
 class Failed(Exception):
