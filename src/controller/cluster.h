@@ -50,11 +50,12 @@ struct sl_cluster_ask {
     const char *uid, *name_space; /* of the pod */
     const struct sl_request *request;
     uint32_t cpu_milli;
+    const json_t *preferred;  /* the pod's preferred node affinity (affinity.h); NULL: none */
     const char *const *nodes; /* candidates; NULL: all */
     size_t node_count;
 };
 
-/* Chooses a node and GPUs, and reserves them. The name is valid until the node goes. -ENOSPC: no node has room. */
+/* Chooses a node and GPUs, and reserves them. Of the nodes with room, those that the pod prefers most come first. The name is valid until the node goes. -ENOSPC: no node has room. */
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
                       const char **ret_node, struct sl_err *err) SL_MUST_CHECK;
 /* A score for each candidate, INT32_MIN where the pod does not fit. Reserves nothing. */

@@ -23,6 +23,7 @@ struct cluster_gpu {
 struct cluster_node {
     struct sl_map_item item; /* by name */
     char *name;
+    char *labels;   /* of sl_affinity_labels; NULL: none, or no GPUs */
     uint32_t place; /* the engine's number; CLUSTER_NO_PLACE: no GPUs */
     uint32_t cpu_milli;
     bool present; /* the Node object is there */
