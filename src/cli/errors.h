@@ -28,6 +28,11 @@ SL_ERROR_ALSO(ARBITER_WORD,
 SL_ERROR_ALSO(ARBITER_CONFIG, "arbiter: --config belongs to --system: add it, or leave --config out");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
+SL_ERROR(SET_PROMISED,
+    "%s is the share of pod %s/%s, and sluice-controller has its size in its books: run kubectl -n %s annotate pod %s "
+    "gpu.sluice.io/resize=%s --overwrite",
+    "the scheduler extender placed the pod; a size that it does not know would be promised to other pods too",
+    "annotate the pod: the lease, the books and the tenant change together");
 SL_ERROR(CHANGE_NO_NAME, "%s: no tenant is named: write %s",
     "`sluice set`, `pause` and `resume` change one running tenant", "name one tenant of `sluice status`");
 SL_ERROR_ALSO(CHANGE_TWO_NAMES, "%s: only one tenant can be named: write %s");

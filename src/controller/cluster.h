@@ -77,6 +77,13 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
 void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
                          const char *lease, uint64_t now_ns);
 
+/* Holds the amounts of this lease from now on; the cards are those of the pod's present lease. Until the watch shows
+ * the new lease, an older one is ignored. -ENOENT: no bound pod of ours has that uid; -ENOSPC: no room on a card. */
+int sl_cluster_resize(struct sl_cluster *c, const char *uid, const char *lease,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* The API server refused the new lease: the amounts of `lease`, which the pod had before, count again. */
+void sl_cluster_resize_undo(struct sl_cluster *c, const char *uid, const char *lease);
+
 /*
  * The next node that got room while refused pods wait; each node is returned once. NULL: none. kube-scheduler may have
  * asked before the watch reported the end of a pod, and does not ask again by itself for minutes.

@@ -53,10 +53,11 @@ struct cluster_pod {
     struct cluster_pod *r_prev, *r_next; /* among the reserved */
     struct sl_request *request;          /* until bound */
     struct cluster_grant *grant;
-    char *template_name;        /* the template of its claim; or NULL */
-    char *lease;                /* the annotation with its promise, ours or HAMi's; or NULL */
-    uint32_t skip;              /* containers of the lease that use another container's GPUs */
-    uint64_t until_ns;          /* of a reservation */
+    char *template_name; /* the template of its claim; or NULL */
+    char *resizing;      /* the lease after a resize that the watch has not shown yet; or NULL */
+    char *lease;         /* the annotation with its promise, ours or HAMi's; or NULL */
+    uint32_t skip;       /* containers of the lease that use another container's GPUs */
+    uint64_t until_ns;   /* of a reservation */
     uint64_t memory_mib, cores; /* as the quota counts them */
     uint32_t cpu_milli;
     uint8_t grant_count;
