@@ -9,7 +9,7 @@
 
 #include "base/json_read.h"
 #include "base/xalloc.h"
-#include "controller/affinity.h"
+#include "share/affinity.h"
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
 

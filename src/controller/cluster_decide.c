@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "controller/affinity.h"
+#include "share/affinity.h"
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
 

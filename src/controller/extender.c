@@ -11,7 +11,7 @@
 #include "base/json_read.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
-#include "controller/affinity.h"
+#include "share/affinity.h"
 #include "controller/dialect.h"
 #include "controller/errors.h"
 #include "controller/load.h"

@@ -464,6 +464,21 @@ class Resize(Case):
         until("an event", lambda: self.events("SluiceResizeFailed"))
         self.assertEqual(self.memory("a"), 3000)
 
+    def test_the_room_of_a_pod_that_just_ended(self):
+        """The books know that it has ended; its tenant goes a moment later."""
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.pod("b", {"main": [(0, 130000, 30)]})
+        n.place("a", n.slot(1))
+        n.place("b", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(1), n.slot(2)), ["", ""])
+        n.gone("b")
+        self.resize("a", 100000, 30, {"resize": "memory=100000Mi", "done": True, "message": "now 100000"})
+        until("the tenant has it", lambda: self.memory("a") == 100000)
+        until("an event", lambda: ("a", "now 100000") in self.events("SluiceResized"))
+        self.assertEqual(self.events("SluiceResizeFailed"), [])
+
     def test_the_node_bounds_idle_time(self):
         n = self.node
         n.start()

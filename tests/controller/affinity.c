@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "controller/affinity.h"
+#include "share/affinity.h"
 
 #define NODE(labels) "{'metadata':{'name':'n1','labels':{" labels "}}}"
 

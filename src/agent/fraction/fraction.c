@@ -110,6 +110,7 @@ void sl_fraction_destroy(struct sl_fraction *f)
     sl_podres_destroy(f->podres);
     sl_leases_destroy(f->leases);
     sl_timer_stop(f->loop, &f->timer);
+    sl_timer_stop(f->loop, &f->look);
     sl_fraction_starts_end(f);
     while (f->slots) {
         struct sl_fraction_slot *s = f->slots;

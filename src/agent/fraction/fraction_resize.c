@@ -3,14 +3,20 @@
  * A lease that changes while its container runs: sluice-controller has resized the pod. It changes an annotation of our
  * Node then, and after a start everything may have changed: the pods of all slots are read again.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/fraction/fraction_internal.h"
+#include "base/clock.h"
+#include "base/container.h"
 #include "base/hash.h"
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/utf8.h"
+
+#define TRIES   8 /* for room that an ended pod still has */
+#define ROOM_NS SL_NS_PER_S
 
 /* The amounts as one number; never 0. A tenant without cores of its own may use all idle time. */
 static uint64_t amounts(const struct sl_msg_lease *lease)
@@ -27,7 +33,8 @@ static uint64_t amounts(const struct sl_msg_lease *lease)
 /* Takes the annotation with the outcome. outcome_new: it was written while this agent looked on. */
 static void take_outcome(struct sl_fraction_slot *slot, const char *text)
 {
-    slot->outcome_new = slot->looked && strcmp(slot->outcome, text) != 0;
+    bool other = slot->looked && strcmp(slot->outcome, text) != 0;
+    slot->outcome_new = other || (slot->outcome_new && slot->tries);
     slot->looked = true;
     sl_utf8_copy(slot->outcome, sizeof(slot->outcome), text);
 }
@@ -72,12 +79,29 @@ static void look_ended(struct sl_fraction_slot *slot)
     sl_fraction_slot_look(slot);
 }
 
+static void look_fired(struct sl_timer *timer)
+{
+    struct sl_fraction *f = sl_container_of(timer, struct sl_fraction, look);
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (s->tries)
+            sl_fraction_slot_look(s);
+}
+
 static void changed(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
     slot->setting = false;
-    if (rc < 0) {
-        slot->known = 0; /* the next look tries again */
+    slot->tries = rc == -ENOSPC ? slot->tries + 1 : 0;
+    if (slot->tries > 0 && slot->tries < TRIES) {
+        /* The tenant of a deleted pod may still occupy the room. */
+        struct sl_fraction *f = slot->fraction;
+        slot->known = slot->was;
+        sl_fraction_sweep_all(f);
+        f->look.fire = look_fired;
+        sl_timer_set(f->loop, &f->look, sl_loop_now(f->loop) + ROOM_NS);
+    } else if (rc < 0) {
+        slot->tries = 0;
+        slot->known = slot->was; /* the next look tries again */
         sl_fraction_say(slot->fraction, "cannot resize a tenant", err);
         tell(slot, true, err->msg);
     } else {
@@ -103,6 +127,7 @@ static void compare(struct sl_fraction_slot *slot, const json_t *pod)
     }
     uint64_t now = amounts(&lease);
     bool same = slot->known ? slot->known == now : !resized;
+    slot->was = slot->known;
     slot->known = now;
     if (same) {
         if (slot->outcome_new)

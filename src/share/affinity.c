@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller/affinity.h"
+#include "share/affinity.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,4 +144,21 @@ int32_t sl_affinity_weight(const json_t *preferred, const char *node, const char
             sum += (int32_t)weight;
     }
     return sum;
+}
+
+bool sl_affinity_required(const json_t *pod, const char *node, const char *labels)
+{
+    const json_t *affinity = json_object_get(json_object_get(pod, "spec"), "affinity");
+    const json_t *must = json_object_get(json_object_get(affinity, "nodeAffinity"),
+                                         "requiredDuringSchedulingIgnoredDuringExecution");
+    const json_t *one;
+    size_t i;
+    if (!must)
+        return true;
+    json_array_foreach(json_object_get(must, "nodeSelectorTerms"), i, one)
+    {
+        if (matches(one, node, labels)) /* one of the terms is enough */
+            return true;
+    }
+    return false;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preferred node affinity, as kube-scheduler counts it: each preferred term that the node matches adds its weight. Pods
+ * Node affinity as kube-scheduler counts it. Preferred: each preferred term that the node matches adds its weight. Pods
  * write it themselves, and data systems write it for them: Fluid's webhook prefers the nodes that have a dataset in
  * their cache. Pure.
  */
-#ifndef SLUICE_CONTROLLER_AFFINITY_H
-#define SLUICE_CONTROLLER_AFFINITY_H
+#ifndef SLUICE_SHARE_AFFINITY_H
+#define SLUICE_SHARE_AFFINITY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The preferred terms of a pod; NULL: it has none. The pod owns them. */
@@ -20,5 +21,8 @@ const char *sl_affinity_label(const char *labels, const char *key);
 
 /* The sum of the weights of the terms that the node matches. A term that cannot be read adds nothing. */
 int32_t sl_affinity_weight(const json_t *preferred, const char *node, const char *labels);
+
+/* Does the node match the pod's required node affinity? A pod without any is matched by every node. */
+bool sl_affinity_required(const json_t *pod, const char *node, const char *labels);
 
 #endif
