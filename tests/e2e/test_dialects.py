@@ -7,6 +7,7 @@ The controller is its Deployment, applied from deploy/ unchanged. The cluster ha
 webhook at the endpoints of its Service (--enable-aggregator-routing), kube-scheduler is given the leading pod's address."""
 import json
 import os
+import subprocess
 
 import images
 from dra_world import CLAIMS, STATUS, tenants
@@ -429,6 +430,60 @@ def near_its_data(w):
         for node in ("cache", "zone"):
             w.api.delete(f"/api/v1/nodes/{node}")
     wait("the pods to be gone", lambda: not w.api.get(PODS)["items"], 60)
+
+
+def advice(w):
+    """`sluice simulate --live` with the administrator's kubeconfig."""
+    kubectl = w.cluster.programs["kubectl"]
+    env = dict(os.environ, PATH=f"{os.path.dirname(kubectl)}:{os.environ['PATH']}")
+    got = subprocess.run([os.path.join(images.BUILD, "bin", "sluice"), "simulate", "--live", "--json", "--kubeconfig",
+                          w.cluster.kubeconfig], capture_output=True, text=True, check=False, env=env)
+    check(got.returncode == 0, f"sluice simulate --live: {got.stderr}")
+    return json.loads(got.stdout)
+
+
+@test("extender.advice_frees_a_card")
+def advice_frees_a_card(w):
+    """Two nodes, a replica on each. The advice names the one move that frees a card, and nothing is evicted."""
+    begin(w, "extender")
+    own = w.cluster.node()["metadata"]["name"]
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    for node in ("left", "right"):
+        fake_node(w, node, {})
+    ready_now = [{"type": "Ready", "status": "True", "lastHeartbeatTime": None}]
+    try:
+        for node in ("left", "right"):
+            template = pod("x", {"nvidia.com/gpumem": "60000", "nvidia.com/gpucores": "40"}, labels={"app": node},
+                           tolerations=[{"operator": "Exists"}], affinity={"nodeAffinity": {
+                               "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {
+                                   "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}}]}})
+            w.api.create(sets, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": node}, "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": node}},
+                "template": {"metadata": {"labels": {"app": node}}, "spec": template["spec"]}}})
+        pods = wait("both replicas to be placed", lambda: [
+            p for p in w.api.get(PODS)["items"] if p["spec"].get("nodeName") in ("left", "right")][1:] and w.api.get(PODS)["items"], 60)
+        same("their nodes", sorted(p["spec"]["nodeName"] for p in pods), ["left", "right"])
+        for p in pods:
+            w.api.patch(f"{PODS}/{p['metadata']['name']}/status", {"status": {"phase": "Running"}})
+        for node in ("left", "right"):  # no kubelet says so here
+            w.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": ready_now}})
+        got = advice(w)
+        same("cards, whole before and after", (got["cards"], got["whole_before"], got["whole_after"], got["best"]),
+             (3, 1, 2, True))
+        move, = got["moves"]
+        check(move["pod"] in [p["metadata"]["name"] for p in pods] and {move["from"]["node"]} <= {"left", "right"}, move)
+        same("what it frees", [f["node"] for f in got["freed"]], [move["from"]["node"]])
+        names = {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods}
+        same("the pods after the advice", {p["metadata"]["name"]: p["metadata"]["uid"] for p in w.api.get(PODS)["items"]}, names)
+        return f"one move, {move['from']['node']} to {move['to']['node']} (own node {own}), frees a card; nothing was evicted"
+    finally:
+        for node in ("left", "right"):
+            w.api.delete(f"{sets}/{node}")
+        for p in w.api.get(PODS)["items"]:
+            w.api.delete(f"{PODS}/{p['metadata']['name']}", 0)
+        for node in ("left", "right"):
+            w.api.delete(f"/api/v1/nodes/{node}")
+        wait("the pods to be gone", lambda: not w.api.get(PODS)["items"], 60)
 
 
 @test("dialects.nothing_left")
