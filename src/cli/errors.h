@@ -50,13 +50,11 @@ SL_ERROR(HISTORY_TWO_NAMES, "only one name can be given: write `sluice history N
     "`sluice history` shows all ended tenants, or those of one name", "one name, or none");
 SL_ERROR(HISTORY_COUNT, "\"%.40s\" is not a number of tenants: write for example --last 10",
     "`--last` (`-n`) takes a whole number from 1", "`--last 10`");
-SL_ERROR(SINCE_BAD,
-    "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
+SL_ERROR(SINCE_BAD, "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
     "`--since` takes a time in the past, in one of these forms", "one of the forms in the message");
 SL_ERROR_ALSO(SINCE_NO_DAY, "there is no time \"%.40s\": check the day and the hour");
 SL_ERROR_ALSO(SINCE_FUTURE, "\"%.40s\" is in the future: name a time in the past");
-SL_ERROR(HISTORY_NAME_NEAR,
-    "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
+SL_ERROR(HISTORY_NAME_NEAR, "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
     "no tenant of this name has ended, its entry is too old, or it belongs to another user",
     "a name that `sluice history` shows; `sluice status` shows tenants that run");
 SL_ERROR_ALSO(HISTORY_NAME_UNKNOWN,
@@ -307,7 +305,8 @@ SL_ERROR(SIM_CLUSTER_TWICE, "--nodes, --mix and --generate each describe the clu
     "the options contradict each other", "`sluice simulate --help`");
 SL_ERROR_ALSO(SIM_ONLY_CHURN, "--%s works with --churn only: add --churn, or omit this option");
 SL_ERROR_ALSO(SIM_ONLY_LIVE, "--%s works with --live only: add --live, or omit this option");
-SL_ERROR_ALSO(SIM_LIVE_WITH, "--live reads the cluster that kubectl reaches, so --%s has no meaning with it: omit one of the two");
+SL_ERROR_ALSO(SIM_LIVE_WITH,
+    "--live reads the cluster that kubectl reaches, so --%s has no meaning with it: omit one of the two");
 SL_ERROR_ALSO(SIM_LIVE_FILE, "--live reads the cluster that kubectl reaches, and no file: omit \"%.60s\"");
 SL_ERROR_ALSO(SIM_LIVE_MOVES, "--moves \"%.60s\": a whole number from 1 to %d is needed");
 SL_ERROR_ALSO(SIM_SVG_CHURN, "--svg draws arrivals only: with --churn use --json or the table");

@@ -86,26 +86,39 @@ static void cards_by_note(const json_t *node, struct live_node *n, struct sl_adv
         memcpy(n->model, told.gpu[0].model, sizeof(n->model));
 }
 
+/* The devices of our driver, one after the other; *at begins with 0. key: a path in the slice whose value is wanted. */
+static const json_t *next_device(const json_t *slices, const char *key, const char *value,
+                                 size_t *at)
+{
+    size_t i, k = 0, devices;
+    const json_t *slice;
+    json_array_foreach(slices, i, slice)
+    {
+        const json_t *list = sl_facts_at(slice, "spec.devices");
+        if (strcmp(sl_facts_text(slice, "spec.driver"), DRIVER) != 0 ||
+            strcmp(sl_facts_text(slice, key), value) != 0)
+            continue;
+        devices = json_array_size(list);
+        if (*at < k + devices)
+            return json_array_get(list, (*at)++ - k);
+        k += devices;
+    }
+    return NULL;
+}
+
 /* A DRA driver offers each card as a device that many claims may share. */
 static void cards_by_slices(const json_t *slices, struct live_node *n, struct sl_advice_node *a)
 {
-    const json_t *slice, *device;
-    size_t i, k;
-    json_array_foreach(slices, i, slice)
-    {
-        if (strcmp(sl_facts_text(slice, "spec.driver"), DRIVER) != 0 ||
-            strcmp(sl_facts_text(slice, "spec.nodeName"), n->name) != 0)
+    const json_t *device;
+    size_t at = 0;
+    while ((device = next_device(slices, "spec.nodeName", n->name, &at))) {
+        if (!json_is_true(sl_facts_at(device, "allowMultipleAllocations")))
             continue;
-        json_array_foreach(sl_facts_at(slice, "spec.devices"), k, device)
-        {
-            if (!json_is_true(sl_facts_at(device, "allowMultipleAllocations")))
-                continue;
-            uint64_t bytes = amount(sl_facts_at(device, "capacity.memory.value"), 0);
-            add_card(n, a, sl_facts_text(device, "attributes.uuid.string"), bytes >> 20,
-                     json_array_size(sl_facts_at(device, "taints")) == 0);
-            (void)snprintf(n->model, sizeof(n->model), "%.63s",
-                           sl_facts_text(device, "attributes.productName.string"));
-        }
+        uint64_t bytes = amount(sl_facts_at(device, "capacity.memory.value"), 0);
+        add_card(n, a, sl_facts_text(device, "attributes.uuid.string"), bytes >> 20,
+                 json_array_size(sl_facts_at(device, "taints")) == 0);
+        (void)snprintf(n->model, sizeof(n->model), "%.63s",
+                       sl_facts_text(device, "attributes.productName.string"));
     }
 }
 
@@ -217,20 +230,12 @@ static void held_by_lease(struct live_world *w, const json_t *pod, struct sl_adv
 /* The device of a claim, in its slice. */
 static const json_t *device_of(const json_t *slices, const char *pool, const char *name)
 {
-    const json_t *slice, *device;
-    size_t i, k;
-    json_array_foreach(slices, i, slice)
-    {
-        if (strcmp(sl_facts_text(slice, "spec.driver"), DRIVER) != 0 ||
-            strcmp(sl_facts_text(slice, "spec.pool.name"), pool) != 0)
-            continue;
-        json_array_foreach(sl_facts_at(slice, "spec.devices"), k, device)
-        {
-            if (strcmp(sl_facts_text(device, "name"), name) == 0)
-                return device;
-        }
-    }
-    return NULL;
+    const json_t *device;
+    size_t at = 0;
+    while ((device = next_device(slices, "spec.pool.name", pool, &at)))
+        if (strcmp(sl_facts_text(device, "name"), name) == 0)
+            break;
+    return device;
 }
 
 static void held_by_result(struct live_world *w, const json_t *slices, const json_t *got,
