@@ -50,7 +50,9 @@ class Resize(Case):
         n.api.put(NODE, node)
 
     def memory(self, name, container="main"):
-        return self.node.tenants()[f"{name}/{container}"]["gpus"][0]["memory_limit_bytes"] // MIB
+        """MiB; None: an arbiter that has just started may not list the tenant yet."""
+        tenant = self.node.tenants().get(f"{name}/{container}")
+        return tenant and tenant["gpus"][0]["memory_limit_bytes"] // MIB
 
     def events(self, reason):
         return [(e["involvedObject"]["name"], e["message"]) for e in self.node.api.events if e["reason"] == reason]
