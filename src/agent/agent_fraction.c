@@ -25,6 +25,15 @@ static const struct sl_config *config(void *data)
     return a->config;
 }
 
+static void event(void *data, const char *pod_namespace, const char *pod, const char *uid,
+                  bool warning, const char *reason, const char *text)
+{
+    const struct sl_agent *a = data;
+    if (a->node)
+        sl_pod_event(a->node, pod_namespace, pod, uid, warning ? SL_EVENT_WARNING : SL_EVENT_NORMAL,
+                     reason, text);
+}
+
 static int open_fraction(struct sl_agent *a, struct sl_err *err)
 {
     const struct sl_fraction_options options = {.node_name = a->node_name,
@@ -36,6 +45,7 @@ static int open_fraction(struct sl_agent *a, struct sl_err *err)
                                                 .claims_too = !a->opt.dra,
                                                 .machine = machine,
                                                 .config = config,
+                                                .event = event,
                                                 .data = a};
     int rc = sl_agent_arbiter_open(a, err);
     if (rc == 0)
@@ -108,6 +118,18 @@ void sl_agent_fraction_publish(struct sl_agent *a)
         sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami);
     sl_node_annotations(a->node, &notes);
     sl_labels_clear(&notes);
+}
+
+/* sluice-controller changes this annotation when it has resized a pod of the node. */
+void sl_agent_fraction_seen(void *data)
+{
+    struct sl_agent *a = data;
+    const char *now = a->node ? sl_node_annotation(a->node, SL_PROMISE_NUDGE_KEY) : NULL;
+    if (!now || strncmp(now, a->resized_at, sizeof(a->resized_at) - 1) == 0)
+        return;
+    (void)snprintf(a->resized_at, sizeof(a->resized_at), "%s", now);
+    if (a->fraction)
+        sl_fraction_look(a->fraction);
 }
 
 void sl_agent_fraction_update(struct sl_agent *a)

@@ -75,6 +75,7 @@ struct sl_agent {
     bool arbiter_said;       /* the Node has an event that it is away */
     struct sl_dra *dra;
     struct sl_fraction *fraction; /* NULL until fractions are configured without DRA */
+    char resized_at[64];          /* the Node's SL_PROMISE_NUDGE_KEY, as last seen */
     bool published_gpus;          /* this agent has written the Node's annotations */
     char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards that claims share by MPS */
     size_t dra_mps_count;
@@ -182,6 +183,7 @@ int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err) SL_MUST_CHEC
 void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
                        size_t n, struct sl_prestart *call);
 void sl_agent_fraction_update(struct sl_agent *a);
+void sl_agent_fraction_seen(void *data);            /* the Node's annotations may have changed */
 void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have changed */
 
 /* agent_vm.c: devices for virtual machines, where the configuration asks for them. */

@@ -84,6 +84,7 @@ int sl_agent_node_open(struct sl_agent *a, struct sl_err *err)
     const struct sl_node_options options = {.name = a->node_name,
                                             .api = sl_node_api_kube(a->kube),
                                             .config_label = sl_agent_config_label,
+                                            .seen = sl_agent_fraction_seen,
                                             .data = a};
     rc = sl_node_create(a->loop, &options, &a->node, err);
     return rc < 0 ? rc : open_feature(a, err);

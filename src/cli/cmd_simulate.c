@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/errors.h"
 #include "cli/simulate.h"
+#include "cli/simulate_live.h"
 
 #define DEFAULT_NODES 1213
 
@@ -352,12 +353,35 @@ static int write_svg(const struct job *job, struct sl_err *err)
     return cause ? sl_err_errno(err, cause, "cannot write %s", job->svg) : 0;
 }
 
+#ifndef SLUICE_WITH_CLUSTER
+static int live(const struct sl_cli_args *args)
+{
+    (void)args;
+    sl_cli_complain(SL_E_CLUSTER_NOT_BUILT);
+    return SL_EXIT_FAILED;
+}
+#else
+#define live sl_sim_live
+#endif
+
+/* Only --live reads a cluster. */
+static int check_live(const struct sl_cli_args *args, struct sl_err *err)
+{
+    static const char *const only[] = {"moves", "context", "kubeconfig"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(only); i++)
+        if (sl_cli_value(args, only[i]))
+            return sl_err_set(err, -EINVAL, SL_E_SIM_ONLY_LIVE, only[i]);
+    return 0;
+}
+
 static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_exit,
                     struct sl_err *err)
 {
     /* A wrong word on the command line and a wrong file have different exit codes. */
     *ret_exit = SL_EXIT_USAGE;
-    int rc = parse_options(args, job, err);
+    int rc = check_live(args, err);
+    if (!rc)
+        rc = parse_options(args, job, err);
     if (!rc)
         rc = load_cluster(args, job, ret_exit, err);
     if (rc)
@@ -381,6 +405,8 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
 int sl_cmd_simulate(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
+    if (sl_cli_value(args, "live"))
+        return live(args);
     struct job *job = sl_xcalloc(1, sizeof(*job));
     int code = SL_EXIT_FAILED;
     if (simulate(args, job, &code, &err) != 0)

@@ -30,6 +30,11 @@ SL_ERROR_ALSO(ARBITER_WORD,
 SL_ERROR_ALSO(ARBITER_CONFIG, "arbiter: --config belongs to --system: add it, or leave --config out");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
+SL_ERROR(SET_PROMISED,
+    "%s is the share of pod %s/%s, and sluice-controller has its size in its books: run kubectl -n %s annotate pod %s "
+    "gpu.sluice.io/resize=%s --overwrite",
+    "the scheduler extender placed the pod; a size that it does not know would be promised to other pods too",
+    "annotate the pod: the lease, the books and the tenant change together");
 SL_ERROR(CHANGE_NO_NAME, "%s: no tenant is named: write %s",
     "`sluice set`, `pause` and `resume` change one running tenant", "name one tenant of `sluice status`");
 SL_ERROR_ALSO(CHANGE_TWO_NAMES, "%s: only one tenant can be named: write %s");
@@ -192,6 +197,10 @@ SL_ERROR(KUBECTL_FAILED, "kubectl says: %.300s",
     "kubectl could not reach the API server, or log in", "make `kubectl get pods` work first");
 SL_ERROR_ALSO(KUBECTL_LARGE, "the answer for %.200s is larger than 512 MiB: name a namespace");
 SL_ERROR_ALSO(KUBECTL_NO_JSON, "kubectl's answer for %.200s is no JSON");
+SL_ERROR(SIM_LIVE_RIGHTS,
+    "you may not read all that advice needs (%s): cards would look free that are not; ask for the right to list nodes, "
+    "pods, resourceclaims and resourceslices of all namespaces",
+    "the rights of your kubeconfig", "`kubectl auth can-i list pods -A`; the role `view` for all namespaces");
 SL_ERROR(CLUSTER_NOT_BUILT,
     "this build cannot read a cluster, because it was made without jansson: use build/bin/sluice from `make build`",
     "`make core` and `make install` need no jansson and therefore leave this out",
@@ -302,6 +311,11 @@ SL_ERROR_PART("simulate");
 SL_ERROR(SIM_CLUSTER_TWICE, "--nodes, --mix and --generate each describe the cluster: give only one of them",
     "the options contradict each other", "`sluice simulate --help`");
 SL_ERROR_ALSO(SIM_ONLY_CHURN, "--%s works with --churn only: add --churn, or omit this option");
+SL_ERROR_ALSO(SIM_ONLY_LIVE, "--%s works with --live only: add --live, or omit this option");
+SL_ERROR_ALSO(SIM_LIVE_WITH,
+    "--live reads the cluster that kubectl reaches, so --%s has no meaning with it: omit one of the two");
+SL_ERROR_ALSO(SIM_LIVE_FILE, "--live reads the cluster that kubectl reaches, and no file: omit \"%.60s\"");
+SL_ERROR_ALSO(SIM_LIVE_MOVES, "--moves \"%.60s\": a whole number from 1 to %d is needed");
 SL_ERROR_ALSO(SIM_SVG_CHURN, "--svg draws arrivals only: with --churn use --json or the table");
 SL_ERROR_ALSO(SIM_MANY_FILES, "more than %d files of pods: give fewer files");
 SL_ERROR(SIM_MIX_BAD,

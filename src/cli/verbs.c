@@ -153,6 +153,13 @@ static const struct sl_cli_option simulate_options[] = {
     {"learn", NULL, "policies learn what arrives instead of being told", NULL},
     {"tune", "NAME=VALUE[,...]", "change constants of the sluice policy", ""},
     {"svg", "FILE", "draw the curves", "@file"},
+    {"live", NULL,
+     "advise about the real cluster instead: which moves of\npods would free whole cards (nothing "
+     "is moved)",
+     NULL},
+    {"moves", "COUNT", "with --live: at most this many moves (default: any)", "1 5 10"},
+    {"context", "NAME", "with --live: the context of the kubeconfig", ""},
+    {"kubeconfig", "FILE", "with --live: the kubeconfig (default: as kubectl's)", "@file"},
     OPTION_JSON,
     OPTION_END,
 };
@@ -287,7 +294,8 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "cluster; a table shows how much GPU each policy leaves unallocated. Files are in\n"
          "the format of the public openb trace, with any further columns; without files a\n"
          "cluster and pods with similar proportions are made up. With --json one object a\n"
-         "run is printed, one a line.",
+         "run is printed, one a line. With --live it reads the cluster that kubectl reaches, with\n"
+         "your rights, and says which pods could move so that whole cards become free.",
      .options = simulate_options,
      .run = sl_cmd_simulate},
     {.name = "config",

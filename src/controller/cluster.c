@@ -9,6 +9,7 @@
 
 #include "base/json_read.h"
 #include "base/xalloc.h"
+#include "share/affinity.h"
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
 
@@ -33,6 +34,7 @@ static void node_free(void *item)
 {
     struct cluster_node *n = item;
     free(n->gpu);
+    free(n->labels);
     free(n->name);
     free(n);
 }
@@ -214,6 +216,8 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     n->cpu_milli = cpu_of(
         json_object_get(json_object_get(json_object_get(object, "status"), "allocatable"), "cpu"));
     n->present = n->open = true;
+    free(n->labels);
+    n->labels = told.count ? sl_affinity_labels(object) : NULL;
     if (!same_cards(n, &told))
         rc = replace_cards(c, n, &told, err);
     for (unsigned i = 0; !rc && i < n->gpu_count; i++) {

@@ -50,11 +50,12 @@ struct sl_cluster_ask {
     const char *uid, *name_space; /* of the pod */
     const struct sl_request *request;
     uint32_t cpu_milli;
+    const json_t *preferred;  /* the pod's preferred node affinity (affinity.h); NULL: none */
     const char *const *nodes; /* candidates; NULL: all */
     size_t node_count;
 };
 
-/* Chooses a node and GPUs, and reserves them. The name is valid until the node goes. -ENOSPC: no node has room. */
+/* Chooses a node and GPUs, and reserves them. Of the nodes with room, those that the pod prefers most come first. The name is valid until the node goes. -ENOSPC: no node has room. */
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
                       const char **ret_node, struct sl_err *err) SL_MUST_CHECK;
 /* Where would such a pod go now? Reserves nothing and teaches the engine nothing. ret_gpus: a bit for each card of the
@@ -79,6 +80,13 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
                           struct sl_promise *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
                          const char *lease, uint64_t now_ns);
+
+/* Holds the amounts of this lease from now on; the cards are those of the pod's present lease. Until the watch shows
+ * the new lease, an older one is ignored. -ENOENT: no bound pod of ours has that uid; -ENOSPC: no room on a card. */
+int sl_cluster_resize(struct sl_cluster *c, const char *uid, const char *lease,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* The API server refused the new lease: the amounts of `lease`, which the pod had before, count again. */
+void sl_cluster_resize_undo(struct sl_cluster *c, const char *uid, const char *lease);
 
 /*
  * The next node that got room while refused pods wait; each node is returned once. NULL: none. kube-scheduler may have

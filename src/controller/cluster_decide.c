@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "share/affinity.h"
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
 
@@ -274,39 +275,83 @@ static int begin(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct 
     return 0;
 }
 
-/* The place for a request, with its grants. *ret_taken: they are in the books already. */
-static int find_place(struct sl_cluster *c, const struct sl_cluster_ask *ask, bool asked_by_a_pod,
-                      struct cluster_grant *grant, struct cluster_node **ret, size_t *ret_count,
-                      bool *ret_taken, struct sl_err *err)
+/* Chooses among the allowed nodes, and enters the grants into the books. */
+static int take_best(struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                     struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
+                     struct sl_err *err)
 {
     const struct sl_request *r = ask->request;
     struct sl_place_request *e = &grant[0].request;
     struct sl_place_decision d = {.node = 0};
-    bool by_engine = simple(c, r);
-    int rc = 0;
-    candidates(c, ask);
+    if (!simple(c, r))
+        return take_tried(c, ask, ret, grant, ret_count, err);
     *ret_count = 1;
-    *ret_taken = false;
-    if (by_engine) {
-        *e = engine_request(r, 0);
-        e->cpu_milli = ask->cpu_milli;
-        e->models = models_of(c, r);
-        if (asked_by_a_pod)
-            remember(c, e);
+    *e = engine_request(r, 0);
+    e->cpu_milli = ask->cpu_milli;
+    e->models = models_of(c, r);
+    int rc = sl_place_decide(c->placer, e, c->allow, &d, err);
+    if (rc == -ENOSPC && ask->cpu_milli) { /* the scheduler counts CPU better than we do */
+        e->cpu_milli = 0;
         rc = sl_place_decide(c->placer, e, c->allow, &d, err);
-        if (rc == -ENOSPC && ask->cpu_milli) { /* the scheduler counts CPU better than we do */
-            e->cpu_milli = 0;
-            rc = sl_place_decide(c->placer, e, c->allow, &d, err);
-        }
-        *ret = rc ? NULL : c->by_place[d.node];
-        grant[0].gpus = d.gpus;
-        /* The engine knows one model a node: that of the first card. */
-        by_engine = rc || !(*ret)->mixed || (d.gpus & ~cards_of(*ret, r)) == 0;
     }
-    if (by_engine)
+    if (rc)
         return rc;
-    *ret_taken = true;
-    return take_tried(c, ask, ret, grant, ret_count, err);
+    *ret = c->by_place[d.node];
+    grant[0].gpus = d.gpus;
+    /* The engine knows one model a node: that of the first card. */
+    if ((*ret)->mixed && (d.gpus & ~cards_of(*ret, r)))
+        return take_tried(c, ask, ret, grant, ret_count, err);
+    return sl_place_commit(c->placer, e, &d, err);
+}
+
+/* --- the nodes that the pod prefers --- */
+
+struct wish {
+    int32_t weight;
+    uint32_t place;
+};
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct wish *x = a, *y = b;
+    return x->weight > y->weight ? -1 : x->weight < y->weight;
+}
+
+/* The allowed nodes, those that the pod prefers most first. */
+static struct wish *wishes(const struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                           size_t *ret_count)
+{
+    struct sl_place_totals totals;
+    size_t n = 0;
+    sl_place_totals(c->placer, &totals);
+    struct wish *list = sl_xmalloc((totals.nodes + 1) * sizeof(*list));
+    for (uint32_t i = 0; i < totals.nodes; i++) {
+        const struct cluster_node *node = c->by_place[i];
+        if (node && (c->allow[i / 64] >> (i % 64) & 1))
+            list[n++] =
+                (struct wish){sl_affinity_weight(ask->preferred, node->name, node->labels), i};
+    }
+    qsort(list, n, sizeof(*list), by_weight);
+    *ret_count = n;
+    return list;
+}
+
+/* Tries the nodes of the highest weight, then those of the next: a preference counts before packing, and refuses
+ * nothing. */
+static int take_preferred(struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                          struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
+                          struct sl_err *err)
+{
+    size_t count, end;
+    int rc = -ENOSPC;
+    struct wish *list SL_CLEANUP(free) = wishes(c, ask, &count);
+    for (size_t at = 0; rc == -ENOSPC && at < count; at = end) {
+        memset(c->allow, 0, c->scratch_room / 8);
+        for (end = at; end < count && list[end].weight == list[at].weight; end++)
+            c->allow[list[end].place / 64] |= 1ULL << (list[end].place % 64);
+        rc = take_best(c, ask, ret, grant, ret_count, err);
+    }
+    return count ? rc : sl_err_set(err, rc, SL_E_NO_NODE);
 }
 
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
@@ -315,18 +360,21 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     const struct sl_request *r = ask->request;
     struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count, sizeof(*grant));
     struct cluster_node *n = NULL;
-    size_t count;
-    bool taken;
+    size_t count = 0;
     int rc = begin(c, ask, err);
     if (!rc && strlen(ask->name_space) >= CLUSTER_SPACE_NAME)
         rc = sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
     if (rc)
         return rc;
-    rc = find_place(c, ask, true, grant, &n, &count, &taken, err);
-    if (!rc && !taken) {
-        struct sl_place_decision d = {.node = n->place, .gpus = grant[0].gpus};
-        rc = sl_place_commit(c->placer, &grant[0].request, &d, err);
+    candidates(c, ask);
+    if (simple(c, r)) {
+        struct sl_place_request e = engine_request(r, 0);
+        e.cpu_milli = ask->cpu_milli;
+        e.models = models_of(c, r);
+        remember(c, &e);
     }
+    rc = ask->preferred ? take_preferred(c, ask, &n, grant, &count, err)
+                        : take_best(c, ask, &n, grant, &count, err);
     c->stats.decisions += rc == 0;
     c->stats.refusals += rc == -ENOSPC;
     sl_cluster_refused(c, ask->uid, rc == -ENOSPC);
@@ -348,19 +396,18 @@ int sl_cluster_would(struct sl_cluster *c, const struct sl_request *r, const cha
     const struct sl_cluster_ask ask = {.request = r};
     struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count + 1, sizeof(*grant));
     struct cluster_node *n = NULL;
-    size_t count;
-    bool taken;
+    size_t count = 0;
     if (own_parts(r) == 0)
         return sl_err_set(err, -EINVAL, SL_E_EXT_POD);
-    int rc = find_place(c, &ask, false, grant, &n, &count, &taken, err);
+    candidates(c, &ask);
+    int rc = take_best(c, &ask, &n, grant, &count, err);
     if (rc)
         return rc;
     *ret_node = n->name;
     *ret_gpus = 0;
     for (size_t i = 0; i < count; i++)
         *ret_gpus |= grant[i].gpus;
-    if (taken)
-        give_back(c, n, grant, count);
+    give_back(c, n, grant, count);
     return 0;
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The grants of pods: states and reservations, the engine's books, and the amounts in leases. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/list.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
+#include "controller/errors.h"
 
 /* --- holding --- */
 
@@ -280,4 +283,50 @@ void sl_cluster_hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct c
     sl_cluster_pod_hold(pod, n, g, g ? 1 : 0);
     grants_take(c, pod);
     sl_cluster_reserve(c, pod, POD_BOUND, 0);
+}
+
+/* --- resizes --- */
+
+/* Holds the lease's amounts instead of the present ones. Returns false when they are not in the books. */
+static bool hold_instead(struct sl_cluster *c, struct cluster_pod *pod, const char *lease)
+{
+    size_t count;
+    uint64_t memory, cores;
+    bool fits = true;
+    char *copy = sl_xstrdup(lease);
+    grants_give(c, pod);
+    free(pod->lease);
+    pod->lease = copy;
+    pod->grant = lease_grants(pod, pod->node, &count, &memory, &cores);
+    pod->grant_count = (uint8_t)count;
+    sl_cluster_count(pod, memory, cores);
+    grants_take(c, pod);
+    for (size_t i = 0; i < count; i++)
+        fits = fits && !pod->grant[i].misfit_gpus;
+    return fits && count;
+}
+
+int sl_cluster_resize(struct sl_cluster *c, const char *uid, const char *lease, struct sl_err *err)
+{
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
+    if (!pod || pod->state != POD_BOUND || !pod->lease || pod->lease[0] != '{')
+        return sl_err_set(err, -ENOENT, SL_E_POD_UNKNOWN);
+    char *before SL_CLEANUP(free) = sl_xstrdup(pod->lease);
+    if (!hold_instead(c, pod, lease)) {
+        (void)hold_instead(c, pod, before);
+        return sl_err_set(err, -ENOSPC, SL_E_RESIZE_NO_ROOM, pod->node->name);
+    }
+    free(pod->resizing);
+    pod->resizing = sl_xstrdup(lease);
+    return 0;
+}
+
+void sl_cluster_resize_undo(struct sl_cluster *c, const char *uid, const char *lease)
+{
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
+    if (!pod || pod->state != POD_BOUND || !pod->resizing)
+        return;
+    free(pod->resizing);
+    pod->resizing = NULL;
+    (void)hold_instead(c, pod, lease);
 }

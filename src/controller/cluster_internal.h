@@ -23,6 +23,7 @@ struct cluster_gpu {
 struct cluster_node {
     struct sl_map_item item; /* by name */
     char *name;
+    char *labels;   /* of sl_affinity_labels; NULL: none, or no GPUs */
     uint32_t place; /* the engine's number; CLUSTER_NO_PLACE: no GPUs */
     uint32_t cpu_milli;
     bool present; /* the Node object is there */
@@ -52,12 +53,13 @@ struct cluster_pod {
     struct cluster_pod *r_prev, *r_next; /* among the reserved */
     struct sl_request *request;          /* until bound */
     struct cluster_grant *grant;
-    char *name;                 /* NULL: the watch has not reported the pod */
-    char *said, *since;         /* while it waits: the scheduler's words, and since when; or NULL */
-    char *template_name;        /* the template of its claim; or NULL */
-    char *lease;                /* the annotation with its promise, ours or HAMi's; or NULL */
-    uint32_t skip;              /* containers of the lease that use another container's GPUs */
-    uint64_t until_ns;          /* of a reservation */
+    char *name;          /* NULL: the watch has not reported the pod */
+    char *said, *since;  /* while it waits: the scheduler's words, and since when; or NULL */
+    char *template_name; /* the template of its claim; or NULL */
+    char *resizing;      /* the lease after a resize that the watch has not shown yet; or NULL */
+    char *lease;         /* the annotation with its promise, ours or HAMi's; or NULL */
+    uint32_t skip;       /* containers of the lease that use another container's GPUs */
+    uint64_t until_ns;   /* of a reservation */
     uint64_t memory_mib, cores; /* as the quota counts them */
     uint32_t cpu_milli;
     uint8_t grant_count;

@@ -97,6 +97,7 @@ void sl_cluster_pod_free(void *item)
     free(pod->said);
     free(pod->since);
     free(pod->template_name);
+    free(pod->resizing);
     free(pod->lease);
     free(pod);
 }
@@ -159,8 +160,9 @@ static bool keep_text(char **at, const char *value)
 {
     if (*at == value || (*at && value && strcmp(*at, value) == 0))
         return false;
+    char *copy = sl_xstrdup(value);
     free(*at);
-    *at = sl_xstrdup(value);
+    *at = copy;
     return true;
 }
 
@@ -279,6 +281,10 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
     (void)keep_text(&pod->template_name, template);
     if (lease)
         pod->skip = shared_containers(object, lease);
+    if (lease && pod->resizing && strcmp(lease, pod->resizing) != 0)
+        lease = pod->resizing; /* the event is older than the resize */
+    else
+        (void)keep_text(&pod->resizing, NULL);
     bool new_lease = keep_text(&pod->lease, lease);
     int rc = request ? keep_request(c, pod, request, first, err) : 0;
     if (counts) /* whole GPUs of DRA, and pods that bypassed the webhook */

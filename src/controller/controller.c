@@ -23,6 +23,20 @@ bool sl_controller_leads(const struct sl_controller *c)
     return !c->opt.elect || (c->leader && sl_leader_is(c->leader));
 }
 
+bool sl_controller_listed(const char *list, const char *name)
+{
+    size_t size = strlen(name);
+    if (!list || strcmp(list, "*") == 0)
+        return list != NULL;
+    for (const char *at = list; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == size && strncmp(at, name, n) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
 void sl_controller_answer(struct sl_http_call *call, char *json)
 {
     sl_http_answer(call, 200, "application/json", json, strlen(json));
@@ -97,6 +111,7 @@ static void tick(struct sl_timer *timer)
     sl_quota_expire(&c->quota, now);
     sl_certs_tick(c);
     sl_settle_tick(c);
+    sl_resize_tick(c);
     tell_room(c);
     label_ourselves(c);
     sl_timer_set(c->loop, timer, now + TICK_NS);
@@ -209,6 +224,7 @@ void sl_controller_destroy(struct sl_controller *c)
     sl_certs_free(c);
     sl_templates_free(c);
     sl_settle_free(c);
+    sl_resize_free(c);
     free(c->client_ca_pem);
     sl_claims_free(&c->claims);
     sl_quota_free(&c->quota);

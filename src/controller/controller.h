@@ -21,6 +21,13 @@ enum sl_extender_mode {
     SL_EXTENDER_PRIORITIZE, /* only scores, for pods placed by DRA */
 };
 
+/* How far a pod may be resized by annotation. */
+enum sl_resize_mode {
+    SL_RESIZE_NEVER,
+    SL_RESIZE_ALLOCATED, /* up to what the pod was allocated */
+    SL_RESIZE_FREE,      /* … and beyond, while the card has room and the quota allows it */
+};
+
 /* Strings are borrowed for the controller's life. */
 struct sl_controller_options {
     struct sl_kube_options kube;
@@ -36,6 +43,8 @@ struct sl_controller_options {
     const char *secret, *service, *webhook; /* names; webhook: MutatingWebhookConfiguration */
     bool admission;                         /* serve the webhook */
     const char *high_priority; /* namespaces allowed to use it, with commas, or *; NULL: none */
+    enum sl_resize_mode resize;
+    const char *resize_free; /* namespaces that may go beyond all the same; as high_priority */
     struct sl_mutate_options mutate;
     enum sl_extender_mode extender;
     enum sl_place_policy policy;

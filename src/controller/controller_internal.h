@@ -63,6 +63,8 @@ struct sl_controller {
     struct sl_map templates; /* by namespace/name */
     struct sl_map settling;  /* pods whose HAMi annotations are not up to date, by uid */
     unsigned settling_sent;
+    struct sl_map resizing; /* pods whose resize annotation is not carried out yet, by uid */
+    unsigned resizing_sent;
     unsigned telling; /* requests under way that label nodes with room */
     struct sl_leader *leader;
     struct serve serve[SERVE_COUNT];
@@ -82,6 +84,7 @@ struct sl_controller {
 /* controller.c */
 bool sl_controller_leads(const struct sl_controller *c);
 void sl_controller_maybe_stopped(struct sl_controller *c);
+bool sl_controller_listed(const char *list, const char *name); /* is the name in the comma list? */
 void sl_controller_answer(struct sl_http_call *call, char *json); /* takes ownership of json */
 
 /* feeds.c */
@@ -139,6 +142,13 @@ void sl_settle_pod(struct sl_controller *c, const json_t *pod);
 void sl_settle_gone(struct sl_controller *c, const char *uid);
 void sl_settle_tick(struct sl_controller *c);
 void sl_settle_free(struct sl_controller *c);
+
+/* resize.c: pods that ask for another size */
+bool sl_resize_wanted(const json_t *pod); /* Pure */
+void sl_resize_pod(struct sl_controller *c, const json_t *pod);
+void sl_resize_gone(struct sl_controller *c, const char *uid);
+void sl_resize_tick(struct sl_controller *c);
+void sl_resize_free(struct sl_controller *c);
 
 /* certs.c: the Secret and the webhook's caBundle */
 int sl_certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;

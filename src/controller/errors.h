@@ -181,6 +181,24 @@ SL_ERROR(POD_BYPASSED,
 SL_ERROR(EXT_POD, "the pod has no uid or asks for no GPU",
     "the caller is not kube-scheduler, or its configuration differs",
     "`deploy/controller/extender/scheduler-config.yaml`");
+SL_ERROR(RESIZE_NO_ROOM,
+    "a GPU of node %s does not have that much free memory and time: ask for less, or delete the pod and create it with "
+    "the new size",
+    "other pods were promised the rest of the card; the share stays as it is",
+    "ask for less, or delete the pod: its successor may go to another card");
+SL_ERROR(RESIZE_FOREIGN,
+    "this pod has no lease of sluice-controller: delete the pod, and create it with the size that it shall have",
+    "HAMi's scheduler placed the pod", "delete the pod and create it again");
+SL_ERROR(RESIZE_NEVER,
+    "pods may not be resized here: have the administrator start sluice-controller with --resize allocated",
+    "`--resize never`; the share stays as it is", "delete the pod and create it with the new size");
+SL_ERROR(RESIZE_BEYOND,
+    "the pod was allocated %llu MiB and %u %% of each GPU, and pods of namespace %s may not have more by a resize: ask "
+    "for at most that, or have the administrator add the namespace to sluice-controller's --resize-free",
+    "`--resize allocated`, and `--resize-free` does not name the namespace; the share stays as it is",
+    "ask for less, or have the namespace added");
+SL_ERROR_ALSO(RESIZE_WRITE_LOG, "cannot write the lease of %s after a resize: %s");
+SL_ERROR_ALSO(RESIZE_TELL_LOG, "cannot tell node %s that a lease was resized: %s");
 SL_ERROR(QUOTA_BAD, "%.100s is not a quantity",
     "an object of the API server that should not exist", "in a ResourceQuota write a number of MiB or percent");
 SL_ERROR_ALSO(QUOTA_NAME, "a ResourceQuota has no name");

@@ -11,6 +11,7 @@
 #include "base/json_read.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
+#include "share/affinity.h"
 #include "controller/dialect.h"
 #include "controller/errors.h"
 #include "controller/load.h"
@@ -105,6 +106,7 @@ static struct sl_cluster_ask ask_of(const struct args *a)
                                    .name_space = sl_jget_text(meta, "namespace"),
                                    .request = &a->request,
                                    .cpu_milli = sl_cluster_pod_cpu(a->pod),
+                                   .preferred = sl_affinity_preferred(a->pod),
                                    .nodes = a->names.name,
                                    .node_count = a->names.count};
 }

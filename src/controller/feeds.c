@@ -20,12 +20,15 @@ static void on_pod(struct sl_controller *c, enum sl_kube_event event, json_t *ob
     if (event == SL_KUBE_DELETED) {
         sl_cluster_pod_gone(c->cluster, sl_kube_meta(object, "uid"));
         sl_settle_gone(c, sl_kube_meta(object, "uid"));
+        sl_resize_gone(c, sl_kube_meta(object, "uid"));
         return;
     }
     if (sl_cluster_pod_set(c->cluster, object, sl_loop_now(c->loop), &err) != 0)
         sl_warn("%s", err.msg);
-    if (c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL)
+    if (c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL) {
         sl_settle_pod(c, object);
+        sl_resize_pod(c, object);
+    }
 }
 
 static void on_quota(struct sl_controller *c, enum sl_kube_event event, json_t *object)

@@ -14,8 +14,9 @@
 
 /* Annotations that grant something: those of a user are removed. */
 static const char *const granted[] = {
-    SL_PROMISE_LEASE_KEY,  SL_PROMISE_HAMI_NODE, SL_PROMISE_HAMI_TIME, SL_PROMISE_HAMI_PHASE,
-    SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO, SL_PROMISE_HAMI_DONE};
+    SL_PROMISE_LEASE_KEY,  SL_PROMISE_BEFORE_KEY, SL_PROMISE_RESIZED_KEY,
+    SL_PROMISE_HAMI_NODE,  SL_PROMISE_HAMI_TIME,  SL_PROMISE_HAMI_PHASE,
+    SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO,  SL_PROMISE_HAMI_DONE};
 
 /*
  * A patch while it is made: parts of the pod are copied, changed, and put back whole. "add" replaces the old part, and

@@ -36,6 +36,11 @@ const char sl_ctl_help[] =
     "                         (default: none)\n"
     "  --high-priority NAMES  namespaces whose pods may ask for priority high, with commas, or *\n"
     "                         (default: none; the nodes' configurations decide as well)\n"
+    "  --resize WORD          how far a running pod may be resized by annotation: never, "
+    "allocated\n"
+    "                         (default: up to what it was allocated), free (while there is room)\n"
+    "  --resize-free NAMES    namespaces whose pods may be resized as with free, with commas, or "
+    "*\n"
     "  --keep-templates N     seconds an unused ResourceClaimTemplate stays (default 3600)\n"
     "  --slot-resource NAME   what the device plugin advertises (default nvidia.com/gpu)\n"
     "\n"
@@ -94,14 +99,15 @@ static int one_of(const char *name, const char *value, const char *const *list, 
 }
 
 static int modes(struct sl_controller_options *o, const char *admission, const char *extender,
-                 const char *election, const char *policy, const char *log,
+                 const char *election, const char *resize, const char *policy, const char *log,
                  enum sl_log_level *ret_log, struct sl_err *err)
 {
     static const char *const admissions[] = {"dra", "extender", "off"};
     static const char *const extenders[] = {"off", "choose", "all", "prioritize"};
     static const char *const words[] = {"off", "on"};
+    static const char *const sizes[] = {"never", "allocated", "free"};
     static const char *const levels[] = {"off", "error", "warn", "info", "debug"};
-    unsigned a = 0, e = 0, l = 0, level = 0;
+    unsigned a = 0, e = 0, l = 0, level = 0, size = 0;
     int rc = one_of("log", log, levels, 5, &level, err);
     if (!rc)
         rc = one_of("admission", admission, admissions, 3, &a, err);
@@ -110,11 +116,14 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     if (!rc)
         rc = one_of("leader-election", election, words, 2, &l, err);
     if (!rc)
+        rc = one_of("resize", resize, sizes, 3, &size, err);
+    if (!rc)
         rc = sl_place_policy_parse(policy, &o->policy, err);
     o->admission = a != 2;
     o->mutate.mode = a == 1 ? SL_MUTATE_EXTENDER : SL_MUTATE_DRA;
     o->extender = (enum sl_extender_mode)e;
     o->elect = l == 1;
+    o->resize = (enum sl_resize_mode)size;
     *ret_log = sl_log_level_parse(levels[level], SL_LOG_INFO);
     return rc;
 }
@@ -236,7 +245,7 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
 {
     struct sl_controller_options *o = &ret->opt;
     const char *admission = "dra", *extender = "off", *election = "on", *policy = "sluice";
-    const char *seconds = "15", *keep = "3600", *log = "info";
+    const char *seconds = "15", *keep = "3600", *log = "info", *resize = "allocated";
     memset(ret, 0, sizeof(*ret));
     *o = (struct sl_controller_options){.listen = ":8443",
                                         .metrics = ":9402",
@@ -266,6 +275,8 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                {"webhook", &o->webhook},
                                {"namespace", &o->name_space},
                                {"high-priority", &o->high_priority},
+                               {"resize", &resize},
+                               {"resize-free", &o->resize_free},
                                {"leader-election", &election},
                                {"lease", &o->lease},
                                {"identity", &o->identity},
@@ -284,7 +295,7 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
     nothing_if_off(&o->extender_http);
     nothing_if_off(&o->ui_token_file);
     nothing_if_off(&o->ui_loopback);
-    rc = modes(o, admission, extender, election, policy, log, &ret->log, err);
+    rc = modes(o, admission, extender, election, resize, policy, log, &ret->log, err);
     if (!rc)
         rc = sensible(o, err);
     if (!rc)

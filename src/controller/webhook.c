@@ -62,28 +62,13 @@ static void template_ready(void *data, const struct sl_err *err)
     finish(r, &why, 500);
 }
 
-/* Is the namespace in the comma list? */
-static bool listed(const char *list, const char *name)
-{
-    size_t size = strlen(name);
-    if (!list || strcmp(list, "*") == 0)
-        return list != NULL;
-    for (const char *at = list; *at;) {
-        size_t n = strcspn(at, ",");
-        if (n == size && strncmp(at, name, n) == 0)
-            return true;
-        at += n + (at[n] == ',');
-    }
-    return false;
-}
-
 /* High priority takes from other pods: not every namespace may have it. Nodes check too: pods can bypass us. */
 static int check_priority(struct review_call *r, struct sl_err *err)
 {
     const struct sl_request *request = &r->mutation.request;
     for (size_t i = 0; i < request->part_count; i++)
         if (request->part[i].share.priority == SL_PRIORITY_HIGH &&
-            !listed(r->late.c->opt.high_priority, r->review.name_space))
+            !sl_controller_listed(r->late.c->opt.high_priority, r->review.name_space))
             return sl_err_set(err, -EPERM, SL_E_PRIORITY_NOT_ALLOWED, request->part[i].container,
                               r->review.name_space);
     return 0;

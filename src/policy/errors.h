@@ -23,6 +23,7 @@ SL_ERROR_PART("internal");
 SL_ERROR(PLACE_GPUS, "node %zu has %u GPUs; at most %d are supported",
     "a program gave wrong numbers to the placement engine or to the scheduler of GPU time",
     "please report it with the log");
+SL_ERROR_ALSO(ADVICE_POD, "pod %zu is on no node of the list, or has too many parts");
 SL_ERROR_ALSO(PLACE_MODEL, "node %zu: model number %u is not below %d");
 SL_ERROR_ALSO(PLACE_POLICY, "policy number %d is not known");
 SL_ERROR_ALSO(PLACE_NODES, "%zu nodes are more than supported");

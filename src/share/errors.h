@@ -25,6 +25,8 @@ SL_ERROR_ALSO(SHARE_CORES_LIMIT,
 SL_ERROR_ALSO(SHARE_KEY,
     "ShareConfig: %.40s is not known: the keys are %sand cores.limit; memory and cores of the share are the capacity "
     "of the request");
+SL_ERROR(RESIZE_BAD, "%s: \"%.60s\" is not valid: write for example memory=12Gi,cores=40 or cores=30:100",
+    "the annotation has a mistake", "`memory=12Gi,cores=40`");
 SL_ERROR(FRACTION_GPUS, "a container cannot have more than %d GPUs",
     "a promise of more GPUs than a tenant can have", "fewer GPUs");
 

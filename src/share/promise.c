@@ -277,6 +277,46 @@ char *sl_promise_lease_text(const struct sl_promise *p)
     return dump_free(json_pack("{s:i,s:s,s:o}", "version", 1, "node", p->node, "containers", list));
 }
 
+/* --- resizes --- */
+
+#define MIB     (1ull << 20)
+#define PERCENT 10u /* permille */
+
+static uint32_t whole_percent(uint32_t permille)
+{
+    uint32_t whole = permille / PERCENT * PERCENT;
+    return permille && !whole ? PERCENT : whole;
+}
+
+void sl_promise_resize(struct sl_promise *promise, const struct sl_resize *r)
+{
+    for (size_t i = 0; i < promise->share_count; i++) {
+        struct sl_share now = sl_resize_share(&promise->share[i], r);
+        now.memory_bytes = now.memory_bytes < MIB ? MIB : now.memory_bytes / MIB * MIB;
+        now.cores_permille = whole_percent(now.cores_permille);
+        now.limit_permille = whole_percent(now.limit_permille);
+        promise->share[i] = now;
+    }
+}
+
+void sl_promise_resized_parse(const char *text, struct sl_promise_resized *ret)
+{
+    json_t *j = load(text, NULL);
+    memset(ret, 0, sizeof(*ret));
+    ret->done = json_is_true(json_object_get(j, "done"));
+    (void)snprintf(ret->resize, sizeof(ret->resize), "%s", sl_jget_text(j, "resize"));
+    (void)snprintf(ret->message, sizeof(ret->message), "%s", sl_jget_text(j, "message"));
+    sl_utf8_mend(ret->resize);
+    sl_utf8_mend(ret->message);
+    json_decref(j);
+}
+
+char *sl_promise_resized_text(const struct sl_promise_resized *r)
+{
+    return dump_free(json_pack("{s:s,s:b,s:s}", "resize", r->resize, "done", (int)r->done,
+                               "message", r->message));
+}
+
 static int hami_device(char *one, struct sl_promise *p)
 {
     char *part[4] = {NULL};

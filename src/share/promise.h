@@ -7,17 +7,24 @@
  *   node  hami.io/node-nvidia-register   [{"id":…,"count":10,"devmem":…,"devcore":100,"type":…,…}]
  *   pod   sluice.io/lease                {"version":1,"node":…,"containers":[{"name":…,"gpus":[
  *                                          {"uuid":…,"memoryMiB":…,"cores":…}],"coresLimit":100,"priority":"high"}]}
+ *   pod   sluice.io/lease-allocated      the lease before the pod was resized
+ *   pod   sluice.io/resized              {"resize":"memory=8Gi","done":true,"message":…}
+ *   node  sluice.io/resized-at           a number: it changes when a lease of the node was resized
  *   pod   hami.io/vgpu-devices-…         UUID,NVIDIA,MiB,cores:;  one part a container, init containers first
  */
 #ifndef SLUICE_SHARE_PROMISE_H
 #define SLUICE_SHARE_PROMISE_H
 
+#include "share/resize.h"
 #include "share/share.h"
 
 #define SL_PROMISE_GPUS_KEY     "sluice.io/gpus"
 #define SL_PROMISE_REGISTER_KEY "hami.io/node-nvidia-register"
 #define SL_PROMISE_REQUEST_KEY  "sluice.io/request"
 #define SL_PROMISE_LEASE_KEY    "sluice.io/lease"
+#define SL_PROMISE_BEFORE_KEY   "sluice.io/lease-allocated"
+#define SL_PROMISE_RESIZED_KEY  "sluice.io/resized"
+#define SL_PROMISE_NUDGE_KEY    "sluice.io/resized-at"
 #define SL_PROMISE_HAMI_NODE    "hami.io/vgpu-node"
 #define SL_PROMISE_HAMI_TIME    "hami.io/vgpu-time"
 #define SL_PROMISE_HAMI_PHASE   "hami.io/bind-phase"
@@ -70,6 +77,19 @@ struct sl_promise {
 int sl_promise_lease_parse(const char *text, struct sl_promise *ret,
                            struct sl_err *err) SL_MUST_CHECK;
 char *sl_promise_lease_text(const struct sl_promise *promise); /* to be freed; NULL: no memory */
+
+/* Changes all shares alike. Amounts are rounded down to whole MiB and percent, as a lease has them; at least 1. */
+void sl_promise_resize(struct sl_promise *promise, const struct sl_resize *r);
+
+/* What became of a resize: the content of SL_PROMISE_RESIZED_KEY. */
+struct sl_promise_resized {
+    char resize[128]; /* the annotation that was carried out, or refused; "": it was removed */
+    bool done;
+    char message[400];
+};
+/* A text that cannot be read counts as absent: all empty, not done. */
+void sl_promise_resized_parse(const char *text, struct sl_promise_resized *ret);
+char *sl_promise_resized_text(const struct sl_promise_resized *r); /* to be freed */
 
 /* HAMi's devices annotation; names and node are left empty. */
 int sl_promise_hami_parse(const char *text, struct sl_promise *ret,

@@ -254,20 +254,20 @@ static void test_quantities(void **state)
 static void test_resize(void **state)
 {
     (void)state;
-    struct sl_claim_resize r;
+    struct sl_resize r;
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_claim_resize_parse("memory=12Gi,cores=40", &r, &err), 0);
+    assert_int_equal(sl_resize_parse("memory=12Gi,cores=40", &r, &err), 0);
     assert_int_equal(r.memory_bytes, 12 * GIB);
     assert_int_equal(r.cores_permille, 400);
     assert_int_equal(r.limit_permille, 400);
-    assert_int_equal(sl_claim_resize_parse("cores=30:100", &r, &err), 0);
+    assert_int_equal(sl_resize_parse("cores=30:100", &r, &err), 0);
     assert_int_equal(r.memory_bytes, 0);
     assert_int_equal(r.limit_permille, 1000);
     static const char *const bad[] = {"",           "memory",    "memory=",     "memory=10%",
                                       "cores=0",    "cores=200", "memory=1Gi,", "mem=1Gi",
                                       "memory=12GB"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(sl_claim_resize_parse(bad[i], &r, &err), -EINVAL);
+        assert_int_equal(sl_resize_parse(bad[i], &r, &err), -EINVAL);
 }
 
 /* --- the checkpoint --- */

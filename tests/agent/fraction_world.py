@@ -29,11 +29,18 @@ SLOTS = 10
 
 
 class NodeApi(Api):
-    """With Nodes that are watched and patched, and pods that are read."""
+    """With Nodes that are watched and patched, pods that are read, and events that are kept."""
+
+    def __init__(self):
+        self.events = []
+        super().__init__()
 
     def serve(self, handler, method, path, body):
         split = urllib.parse.urlsplit(path)
         query = dict(urllib.parse.parse_qsl(split.query))
+        if method == "POST" and split.path.endswith("/events") and not self.down:
+            self.events.append(body)
+            return handler.answer(201, body)
         if self.down or not split.path.startswith("/api/v1/nodes"):
             if method == "PATCH" and not self.down:
                 return handler.answer(200, {})

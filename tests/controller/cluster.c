@@ -369,6 +369,75 @@ static void test_wishes(void **state)
     sl_cluster_destroy(c);
 }
 
+static void label(struct sl_cluster *c, const char *name, const char *key, const char *value)
+{
+    json_t *j = node_json(name, 2, 143771, "NVIDIA H200");
+    json_object_set_new(at(j, "metadata"), "labels", json_pack("{s:s}", key, value));
+    assert_int_equal(sl_cluster_node_set(c, j, NULL), 0);
+    json_decref(j);
+}
+
+/* A pod with Fluid's terms: its dataset is in the cache of n3, and n2 is in the cache's zone. */
+static json_t *near_data(unsigned number, const char *limits)
+{
+    json_t *pod = api_pod(number, limits);
+    json_object_set_new(
+        at(pod, "spec"), "affinity",
+        quoted("{'nodeAffinity':{'preferredDuringSchedulingIgnoredDuringExecution':[{'weight':100,"
+               "'preference':{'matchExpressions':[{'key':'fluid.io/s-ns-data','operator':'In',"
+               "'values':['true']}]}},{'weight':50,'preference':{'matchExpressions':[{'key':"
+               "'topology.kubernetes.io/zone','operator':'In','values':['a']}]}}]}}"));
+    return pod;
+}
+
+/* The preferred node is taken although another would be packed better; without room there, the next one is taken. */
+static void test_locality(void **state)
+{
+    (void)state;
+    char node[64];
+    static const char *const expected[] = {"n3", "n3", "n2", "n2", "n1"};
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 2, 143771, "NVIDIA H200");
+    label(c, "n2", "topology.kubernetes.io/zone", "a");
+    label(c, "n3", "fluid.io/s-ns-data", "true");
+    /* Half a card is in use on n1: packing alone would go there. */
+    json_t *pod = api_pod(100, "'nvidia.com/gpumem':'70000','nvidia.com/gpucores':'50'");
+    filter(c, pod, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    json_decref(pod);
+    pod = near_data(101, "'nvidia.com/gpumem':'60000','nvidia.com/gpucores':'40'");
+    filter(c, pod, "['n1','n2','n3']", S, node);
+    assert_string_equal(node, "n3");
+    json_object_del(at(pod, "spec"), "affinity"); /* asked again, without the wish */
+    filter(c, pod, "['n1','n2','n3']", S, node);
+    assert_string_equal(node, "n1");
+    sl_cluster_pod_gone(c, "uid-101");
+    json_decref(pod);
+    for (unsigned i = 0; i < 5; i++) { /* whole cards: two a node */
+        pod = near_data(i, "'nvidia.com/gpu':'1','nvidia.com/gpucores':'100'");
+        filter(c, pod, "['n1','n2','n3']", S, node);
+        assert_string_equal(node, expected[i]);
+        json_decref(pod);
+    }
+    pod = near_data(6, "'nvidia.com/gpu':'1','nvidia.com/gpucores':'100'");
+    filter(c, pod, "['n1','n2','n3']", S, node);
+    assert_string_equal(node, ""); /* no room anywhere */
+    filter(c, pod, "[]", S, node);
+    assert_string_equal(node, "");
+    json_decref(pod);
+    /* With two containers: not by the engine alone. */
+    sl_cluster_pod_gone(c, "uid-0");
+    pod = near_data(7, "'nvidia.com/gpumem':'6000','nvidia.com/gpucores':'10'");
+    json_array_append_new(at(pod, "spec/containers"),
+                          quoted("{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1',"
+                                 "'nvidia.com/gpumem':'500','nvidia.com/gpucores':'10'}}}"));
+    filter(c, pod, "['n1','n2','n3']", S, node);
+    assert_string_equal(node, "n3");
+    json_decref(pod);
+    audited(c);
+    sl_cluster_destroy(c);
+}
+
 /* Two containers of different sizes, and an init container that uses the first one's GPU. */
 static void test_containers(void **state)
 {
@@ -663,7 +732,7 @@ int main(void)
         cmocka_unit_test(test_containers),   cmocka_unit_test(test_hami_state),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_protocol),
         cmocka_unit_test(test_swapped),      cmocka_unit_test(test_renamed),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_room),         cmocka_unit_test(test_locality),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

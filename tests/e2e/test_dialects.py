@@ -7,9 +7,10 @@ The controller is its Deployment, applied from deploy/ unchanged. The cluster ha
 webhook at the endpoints of its Service (--enable-aggregator-routing), kube-scheduler is given the leading pod's address."""
 import json
 import os
+import subprocess
 
 import images
-from dra_world import CLAIMS, tenants
+from dra_world import CLAIMS, STATUS, tenants
 from world import PODS, bare, cards, check, cuda_uuids, ready, same, test, wait
 
 CONTROLLERS = "/api/v1/namespaces/sluice-system/pods?labelSelector=app.kubernetes.io%2Fname%3Dsluice-controller"
@@ -317,6 +318,172 @@ def register():
 
 
 register()
+
+
+# ---- the extender alone: resizes, and nodes that pods prefer
+
+def resized(w, name):
+    """The controller's word about the last resize."""
+    text = w.get_pod(name)["metadata"]["annotations"].get("sluice.io/resized")
+    return json.loads(text) if text else None
+
+
+def resize(w, name, text):
+    """By kubectl, as docs/controller.md says; waits for the outcome."""
+    w.cluster.kubectl("annotate", "pod", name, f"gpu.sluice.io/resize={text}" if text else "gpu.sluice.io/resize-",
+                      *(["--overwrite"] if text else []))
+    return wait(lambda: f"the outcome of {text!r}, it is {resized(w, name)}; " + controller_words(w),
+                lambda: (resized(w, name) or {}).get("resize") == text and resized(w, name), 30)
+
+
+def told(w, name, reason, words):
+    return wait(lambda: f"event {reason} \"{words}\" on {name}", lambda: [
+        e for e in w.events(reason) if e["involvedObject"]["name"] == name and words in e["message"]], 30)
+
+
+def shares(w, name, mib, share):
+    """The limit in the running container, and the lease in the API server."""
+    wait(lambda: f"{name} to have {mib} MiB, it has {w.sees(name)['cuda']}",
+         lambda: [d["mib"] for d in w.sees(name)["cuda"]] == [mib], 30)
+    wait(lambda: f"{name} to have {share}, it has {cores(w, name)}", lambda: cores(w, name) == share, 30)
+    lease = json.loads(w.get_pod(name)["metadata"]["annotations"]["sluice.io/lease"])
+    same("the lease", [(g["memoryMiB"], g["cores"]) for c in lease["containers"] for g in c["gpus"]], [(mib, share[0])])
+
+
+@test("extender.resized_by_annotation")
+def resized_by_annotation(w):
+    begin(w, "extender")
+    apply(w, pod("grows", {"nvidia.com/gpumem": "80000", "nvidia.com/gpucores": "50"}))
+    w.wait_running("grows")
+    shares(w, "grows", 80000, (50, 50))
+    started = w.container("grows")
+    apply(w, pod("waits", {"nvidia.com/gpumem": "100000", "nvidia.com/gpucores": "40"}))
+    wait("no room for the second pod", lambda: "Unschedulable" in str(w.get_pod("waits")["status"]), 30)
+    # Smaller, and the books know: the pod that waited has room now.
+    outcome = resize(w, "grows", "memory=20000Mi,cores=20")
+    check(outcome["done"], outcome)
+    shares(w, "grows", 20000, (20, 20))
+    told(w, "grows", "SluiceResized", "memory=20000Mi,cores=20")
+    w.wait_running("waits")
+    # Back to what it was allocated: that has been promised to another pod meanwhile.
+    outcome = resize(w, "grows", "")
+    check(not outcome["done"] and "does not have that much free" in outcome["message"], outcome)
+    told(w, "grows", "SluiceResizeFailed", "does not have that much free")
+    shares(w, "grows", 20000, (20, 20))
+    w.delete("waits")
+    # More than it was allocated, and words that nobody understands.
+    outcome = resize(w, "grows", "memory=90000Mi")
+    check(not outcome["done"] and "--resize-free" in outcome["message"], outcome)
+    outcome = resize(w, "grows", "memory=much")
+    check(not outcome["done"] and "memory=12Gi,cores=40" in outcome["message"], outcome)
+    outcome = resize(w, "grows", "memory=60000Mi")
+    check(outcome["done"], outcome)
+    shares(w, "grows", 60000, (50, 50))
+    # On the node nobody changes it behind the controller's back.
+    tenant = [n for n, t in tenants(w).items() if t["about"].get("pod") == "grows"]
+    done = w.cluster.kubectl(*STATUS, "set", tenant[0], "--memory", "1Gi", check=False)
+    check(done.returncode == 1 and "annotate pod grows gpu.sluice.io/resize=memory=1024Mi" in done.stderr, done)
+    same("its container", w.container("grows"), started)  # nothing started again
+    gone(w, "extender", "grows")
+
+
+def fake_node(w, name, labels):
+    """A node without a kubelet: enough for a scheduler."""
+    gpus = [{"uuid": f"GPU-{name}", "memoryMiB": 143771, "cores": 100, "model": "NVIDIA H200", "numa": 0, "healthy": True}]
+    w.api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {
+        "name": name, "labels": {"kubernetes.io/hostname": name, **labels}, "annotations": {"sluice.io/gpus": json.dumps(gpus)}}})
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "100", "nvidia.com/gpu": "10"}
+    w.api.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+
+
+def near(w, name, affinity):
+    apply(w, pod(name, {"nvidia.com/gpumem": "60000", "nvidia.com/gpucores": "40"}, tolerations=[{"operator": "Exists"}],
+                 **({"affinity": {"nodeAffinity": affinity}} if affinity else {})))
+    return wait(lambda: f"a node for {name}: {w.why(name)}", lambda: w.get_pod(name)["spec"].get("nodeName"), 60)
+
+
+@test("extender.near_its_data")
+def near_its_data(w):
+    """Labels and affinity as Fluid writes them (examples/fluid.yaml)."""
+    begin(w, "extender")
+    own = w.cluster.node()["metadata"]["name"]
+    zone = "topology.kubernetes.io/zone"
+    fake_node(w, "cache", {"fluid.io/s-default-imagenet": "true", "fluid.io/s-alluxio-default-imagenet": "true",
+                           "fluid.io/dataset-num": "1", zone: "zone-a"})
+    fake_node(w, "zone", {zone: "zone-a"})
+    wanted = {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 100, "preference": {"matchExpressions": [
+            {"key": "fluid.io/s-default-imagenet", "operator": "In", "values": ["true"]}]}},
+        {"weight": 50, "preference": {"matchExpressions": [{"key": zone, "operator": "In", "values": ["zone-a"]}]}}]}
+    away = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": {"matchExpressions": [
+        {"key": "fluid.io/dataset-num", "operator": "DoesNotExist"}]}}]}
+    try:
+        same("the pods with the dataset: two fit beside the cache, then the zone", [near(w, f"data{i}", wanted) for i in range(3)],
+             ["cache", "cache", "zone"])
+        check(near(w, "other", away) in (own, "zone"), "a pod without a dataset went to the cache")
+        w.api.delete(f"{PODS}/data0", 0)
+        check(near(w, "other2", away) in (own, "zone"), "a pod without a dataset went to the cache")
+        same("the next one with the dataset", near(w, "data3", wanted), "cache")
+    finally:
+        for p in w.api.get(PODS)["items"]:
+            w.api.delete(f"{PODS}/{p['metadata']['name']}", 0)
+        for node in ("cache", "zone"):
+            w.api.delete(f"/api/v1/nodes/{node}")
+    wait("the pods to be gone", lambda: not w.api.get(PODS)["items"], 60)
+
+
+def advice(w):
+    """`sluice simulate --live` with the administrator's kubeconfig."""
+    kubectl = w.cluster.programs["kubectl"]
+    env = dict(os.environ, PATH=f"{os.path.dirname(kubectl)}:{os.environ['PATH']}")
+    got = subprocess.run([os.path.join(images.BUILD, "bin", "sluice"), "simulate", "--live", "--json", "--kubeconfig",
+                          w.cluster.kubeconfig], capture_output=True, text=True, check=False, env=env)
+    check(got.returncode == 0, f"sluice simulate --live: {got.stderr}")
+    return json.loads(got.stdout)
+
+
+@test("extender.advice_frees_a_card")
+def advice_frees_a_card(w):
+    """Two nodes, a replica on each. The advice names the one move that frees a card, and nothing is evicted."""
+    begin(w, "extender")
+    own = w.cluster.node()["metadata"]["name"]
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    for node in ("left", "right"):
+        fake_node(w, node, {})
+    ready_now = [{"type": "Ready", "status": "True", "lastHeartbeatTime": None}]
+    try:
+        for node in ("left", "right"):
+            template = pod("x", {"nvidia.com/gpumem": "60000", "nvidia.com/gpucores": "40"}, labels={"app": node},
+                           tolerations=[{"operator": "Exists"}], affinity={"nodeAffinity": {
+                               "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {
+                                   "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}}]}})
+            w.api.create(sets, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": node}, "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": node}},
+                "template": {"metadata": {"labels": {"app": node}}, "spec": template["spec"]}}})
+        pods = wait("both replicas to be placed", lambda: [
+            p for p in w.api.get(PODS)["items"] if p["spec"].get("nodeName") in ("left", "right")][1:] and w.api.get(PODS)["items"], 60)
+        same("their nodes", sorted(p["spec"]["nodeName"] for p in pods), ["left", "right"])
+        for p in pods:
+            w.api.patch(f"{PODS}/{p['metadata']['name']}/status", {"status": {"phase": "Running"}})
+        for node in ("left", "right"):  # no kubelet says so here
+            w.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": ready_now}})
+        got = advice(w)
+        same("cards, whole before and after", (got["cards"], got["whole_before"], got["whole_after"], got["best"]),
+             (3, 1, 2, True))
+        move, = got["moves"]
+        check(move["pod"] in [p["metadata"]["name"] for p in pods] and {move["from"]["node"]} <= {"left", "right"}, move)
+        same("what it frees", [f["node"] for f in got["freed"]], [move["from"]["node"]])
+        names = {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods}
+        same("the pods after the advice", {p["metadata"]["name"]: p["metadata"]["uid"] for p in w.api.get(PODS)["items"]}, names)
+        return f"one move, {move['from']['node']} to {move['to']['node']} (own node {own}), frees a card; nothing was evicted"
+    finally:
+        for node in ("left", "right"):
+            w.api.delete(f"{sets}/{node}")
+        for p in w.api.get(PODS)["items"]:
+            w.api.delete(f"{PODS}/{p['metadata']['name']}", 0)
+        for node in ("left", "right"):
+            w.api.delete(f"/api/v1/nodes/{node}")
+        wait("the pods to be gone", lambda: not w.api.get(PODS)["items"], 60)
 
 
 @test("dialects.nothing_left")

@@ -31,12 +31,12 @@ static void check_claim(const json_t *object)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct sl_claim_resize resize;
+    struct sl_resize resize;
     struct sl_err err = SL_ERR_INIT;
     char *text = strndup((const char *)data, size);
     if (!text)
         return 0;
-    if (sl_claim_resize_parse(text, &resize, &err) == 0)
+    if (sl_resize_parse(text, &resize, &err) == 0)
         FUZZ_CHECK(resize.memory_bytes || resize.cores_permille);
     else
         FUZZ_CHECK(err.msg[0] != '\0');

@@ -59,16 +59,7 @@ void sl_checkpoint_clear(struct sl_checkpoint *c)
 
 struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
 {
-    struct sl_share now = d->share;
-    if (d->resized.memory_bytes)
-        now.memory_bytes = d->resized.memory_bytes;
-    if (d->resized.cores_permille)
-        now.cores_permille = d->resized.cores_permille;
-    if (d->resized.limit_permille > now.limit_permille)
-        now.limit_permille = d->resized.limit_permille;
-    if (now.limit_permille < now.cores_permille)
-        now.limit_permille = now.cores_permille;
-    return now;
+    return sl_resize_share(&d->share, &d->resized);
 }
 
 /* --- fields: one table for writing and reading --- */

@@ -39,7 +39,7 @@ struct sl_prepared_device {
     bool admin;
     char tenant[SL_NAME_MAX];       /* in the arbiter; "": none */
     struct sl_share share;          /* as allocated; of a whole device, only the GPU */
-    struct sl_claim_resize resized; /* the changes since then */
+    struct sl_resize resized; /* the changes since then */
     enum sl_prepared_mig mig;
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once the instance is made or found */

@@ -283,30 +283,3 @@ void sl_claim_join(struct sl_claim *claim, const json_t *pod)
             join_container(claim, pod, json_array_get(list, i));
     }
 }
-
-int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret, struct sl_err *err)
-{
-    struct sl_claim_resize r = {0};
-    const char *p = text;
-    do {
-        char item[64];
-        size_t n = strcspn(p, ",");
-        (void)snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1),
-                       p);
-        struct sl_memory_amount m = {0};
-        int rc = -EINVAL;
-        if (strncmp(item, "memory=", 7) == 0) {
-            rc = sl_parse_memory(item + 7, &m, err);
-            r.memory_bytes = m.bytes;
-            if (rc == 0 && m.percent)
-                rc = -EINVAL;
-        } else if (strncmp(item, "cores=", 6) == 0) {
-            rc = sl_parse_cores(item + 6, &r.cores_permille, &r.limit_permille, err);
-        }
-        if (rc < 0)
-            return sl_err_set(err, -EINVAL, SL_E_RESIZE_BAD, SL_RESIZE_ANNOTATION, item);
-        p += n;
-    } while (*p++ == ',');
-    *ret = r;
-    return 0;
-}

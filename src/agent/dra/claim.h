@@ -11,13 +11,12 @@
 #include "agent/dra/device_name.h"
 #include "base/err.h"
 #include "config/config.h"
+#include "share/resize.h"
 #include "share/share_json.h"
 
 #define SL_CLAIM_RESULTS 32 /* of one claim; a limit of the API */
 #define SL_UID_SIZE      64
 #define SL_K8S_NAME      254
-
-#define SL_RESIZE_ANNOTATION "gpu.sluice.io/resize"
 
 struct sl_claim_result {
     char request[64]; /* without a subrequest's name, as kubelet wants it */
@@ -74,13 +73,5 @@ struct sl_share_reader {
 /* Lays one ShareConfig over `share`: the fields that it sets are replaced. Untouched on error. */
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
                           struct sl_share *share, struct sl_err *err) SL_MUST_CHECK;
-
-/* "memory=12Gi,cores=40" or "cores=30:100": a value that is not named stays. permille 0: not named. */
-struct sl_claim_resize {
-    uint64_t memory_bytes;
-    uint32_t cores_permille, limit_permille;
-};
-int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret,
-                          struct sl_err *err) SL_MUST_CHECK;
 
 #endif

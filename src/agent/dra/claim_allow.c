@@ -72,7 +72,7 @@ struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
 }
 
 int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
-                    const struct sl_claim_resize *wanted, uint64_t card_bytes, struct sl_err *err)
+                    const struct sl_resize *wanted, uint64_t card_bytes, struct sl_err *err)
 {
     bool asks = wanted->memory_bytes || wanted->cores_permille;
     bool beyond = allow->resize == SL_ALLOW_FREE;

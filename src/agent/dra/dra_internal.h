@@ -212,7 +212,7 @@ struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
                                         const struct sl_claim *claim);
 /* May this share be resized as wanted? card_bytes is the memory of its GPU. */
 int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
-                    const struct sl_claim_resize *wanted, uint64_t card_bytes,
+                    const struct sl_resize *wanted, uint64_t card_bytes,
                     struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_resize.c: the resize annotation */

@@ -19,7 +19,7 @@ struct resize_watch {
     struct sl_kube_call *get_pod; /* for its containers' names */
     char text[128];               /* the annotation that was carried out last */
     bool acted;                   /* false: it may have been removed while no agent ran */
-    struct sl_claim_resize wanted;
+    struct sl_resize wanted;
     struct sl_config_allow allow; /* the rights of the annotation, as last seen */
     size_t at;                    /* the device whose tenant is being changed */
     bool busy;                    /* a question to the arbiter is open */
@@ -54,7 +54,7 @@ static void resize_told(struct resize_watch *w, bool good, const char *reason, c
 static void resize_next(struct resize_watch *w);
 
 /* The tenant's devices now have the wanted amounts; an amount that was not named is the claim's own. */
-static void record(struct sl_prepared *p, const char *tenant, const struct sl_claim_resize *r)
+static void record(struct sl_prepared *p, const char *tenant, const struct sl_resize *r)
 {
     for (size_t i = 0; i < p->device_count; i++)
         if (strcmp(p->device[i].tenant, tenant) == 0)
@@ -108,7 +108,7 @@ static void resize_next(struct resize_watch *w)
         return;
     }
     /* Set the new size for the question to the arbiter, and take it back if it does not fit. */
-    const struct sl_claim_resize before = p->device[w->at].resized;
+    const struct sl_resize before = p->device[w->at].resized;
     if (check_allowed(w, p, &err) < 0) {
         resize_told(w, false, "NotAllowed", err.msg);
         return;
@@ -130,7 +130,7 @@ static void resize_next(struct resize_watch *w)
                       resize_done, w);
 }
 
-static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize *r)
+static bool as_wanted(const struct sl_prepared *p, const struct sl_resize *r)
 {
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *d = &p->device[i];
@@ -145,7 +145,7 @@ static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize 
 static void resize_begin(struct resize_watch *w, const char *text)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_claim_resize r = {0};
+    struct sl_resize r = {0};
     struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
     if (w->busy) {
         (void)snprintf(w->next_text, sizeof(w->next_text), "%s", text);
@@ -156,7 +156,7 @@ static void resize_begin(struct resize_watch *w, const char *text)
         return;
     w->acted = true;
     (void)snprintf(w->text, sizeof(w->text), "%s", text);
-    if (text[0] && sl_claim_resize_parse(text, &r, &err) < 0) {
+    if (text[0] && sl_resize_parse(text, &r, &err) < 0) {
         resize_told(w, false, "Invalid", err.msg);
         return;
     }
@@ -182,7 +182,7 @@ static void learn_allowed(struct resize_watch *w, const json_t *object)
 static void claim_object(void *data, enum sl_kube_event event, json_t *object)
 {
     struct resize_watch *w = data;
-    const char *text = sl_jget_note(object, SL_RESIZE_ANNOTATION);
+    const char *text = sl_jget_note(object, SL_RESIZE_KEY);
     if (event == SL_KUBE_DELETED || strcmp(sl_kube_meta(object, "uid"), w->uid) != 0)
         return;
     learn_allowed(w, object);

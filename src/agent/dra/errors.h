@@ -102,8 +102,6 @@ SL_ERROR(RESIZE_OFF, "shares may not be resized here: %s",
 SL_ERROR_ALSO(RESIZE_MEMORY, "the share may have %s of memory at most, %s: ask for less, or %s");
 SL_ERROR_ALSO(RESIZE_CORES, "the share may have %u %% of the GPU's time at most, %s: ask for less, or %s");
 SL_ERROR_ALSO(RESIZE_LIMIT, "the share may use %u %% of an idle GPU at most: ask for less, or %s");
-SL_ERROR(RESIZE_BAD, "%s: \"%.60s\" is not valid: write for example memory=12Gi,cores=40 or cores=30:100",
-    "the annotation has a mistake", "`memory=12Gi,cores=40`");
 SL_ERROR(CLAIM_UNREAD, "cannot read claim %s/%s: %s",
     "the answer of the API server follows; 403: rights are missing", "the rights in [dra.md](dra.md)");
 SL_ERROR_ALSO(POD_UNREAD, "cannot read pod %s/%.100s to see which container uses which claim: %s");

@@ -34,6 +34,13 @@ struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const cha
     return NULL;
 }
 
+void sl_fraction_slot_free(struct sl_fraction_slot *slot)
+{
+    sl_kube_cancel(slot->asking);
+    sl_kube_cancel(slot->looking);
+    free(slot);
+}
+
 bool sl_fraction_owner(const struct sl_fraction *f, const char *tenant,
                        struct sl_fraction_owner *ret)
 {
@@ -103,12 +110,12 @@ void sl_fraction_destroy(struct sl_fraction *f)
     sl_podres_destroy(f->podres);
     sl_leases_destroy(f->leases);
     sl_timer_stop(f->loop, &f->timer);
+    sl_timer_stop(f->loop, &f->look);
     sl_fraction_starts_end(f);
     while (f->slots) {
         struct sl_fraction_slot *s = f->slots;
         f->slots = s->next;
-        sl_kube_cancel(s->asking);
-        free(s);
+        sl_fraction_slot_free(s);
     }
     free(f);
 }

@@ -35,6 +35,9 @@ struct sl_fraction_options {
     void (*machine)(void *data, const struct sl_inventory **inv, const struct sl_driver **driver);
     /* The node's configuration now: rights of pods, and how GPU time is shared. NULL: the defaults. */
     const struct sl_config *(*config)(void *data);
+    /* Writes an event about a pod. NULL: no events. */
+    void (*event)(void *data, const char *pod_namespace, const char *pod, const char *uid,
+                  bool warning, const char *reason, const char *text);
     void *data;
 };
 
@@ -53,6 +56,9 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
 /* As sl_plugins_prestart, for devices that are fractions. */
 void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const char *const *ids,
                           size_t n, struct sl_prestart *call);
+
+/* Leases of this node may have changed: reads the pods of all tenants again. */
+void sl_fraction_look(struct sl_fraction *f);
 
 /* The pod and container of a tenant; false: the agent did not make this tenant. The texts are
  * valid until the loop runs again. */

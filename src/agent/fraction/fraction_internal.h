@@ -14,7 +14,8 @@
 #define SL_POD_UID_SIZE   64
 
 /* A tenant of ours at the arbiter, and its slot. */
-#define SL_FRACTION_CLAIM 160
+#define SL_FRACTION_CLAIM   160
+#define SL_FRACTION_OUTCOME 640
 
 struct sl_fraction_slot {
     struct sl_fraction_slot *next;
@@ -27,6 +28,15 @@ struct sl_fraction_slot {
     bool counting;               /* the arbiter was asked whether anybody uses it */
     bool removing;               /* the arbiter was asked to remove it */
     struct sl_kube_call *asking; /* a question to the API server: does the pod still exist? */
+    /* resizes */
+    struct sl_kube_call *looking; /* a question to the API server: is the lease another one now? */
+    bool setting;                 /* the arbiter was asked to change it */
+    bool look_again;              /* … and something changed meanwhile */
+    bool looked, outcome_new;     /* the outcome was read before; it has changed since */
+    unsigned tries;               /* to change it while there was no room */
+    uint64_t was;                 /* `known` before that */
+    uint64_t known;               /* the tenant's amounts as one number; 0: not known */
+    char outcome[SL_FRACTION_OUTCOME]; /* the pod's SL_PROMISE_RESIZED_KEY, maybe cut */
 };
 
 struct sl_start;
@@ -42,6 +52,7 @@ struct sl_fraction {
     bool loaded;             /* the arbiter's tenants are known */
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
+    struct sl_timer look;    /* resize again those that found no room */
     uint64_t unsure_ns;      /* the next look, while a tenant is unlisted but its pod exists */
     char said[400];          /* the last error that was logged */
 };
@@ -69,7 +80,20 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
 /* Adds the slot of a tenant, from the arbiter's `about` text. False: the tenant is not ours. */
 bool sl_fraction_slot_add(struct sl_fraction *f, const char *tenant, const char *about);
 
+/* The amounts that the pod's lease has for the slot's container now, for SL_MSG_SET. */
+int sl_fraction_slot_lease(const struct sl_fraction_slot *slot, const json_t *pod,
+                           struct sl_msg_lease *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* --- fraction_resize.c --- */
+/* The tenant has these amounts, by a pod with this SL_PROMISE_RESIZED_KEY. */
+void sl_fraction_slot_known(struct sl_fraction_slot *slot, const struct sl_msg_lease *lease,
+                            const char *outcome);
+/* Reads the slot's pod, and changes the tenant if the lease has changed. */
+void sl_fraction_slot_look(struct sl_fraction_slot *slot);
+
 /* --- fraction.c --- */
+/* Cancels the slot's questions and frees it; it is in no list. */
+void sl_fraction_slot_free(struct sl_fraction_slot *slot);
 struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const char *tenant);
 void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err);
 

@@ -163,6 +163,42 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
                           ret->cores_limit_permille, err);
 }
 
+int sl_fraction_slot_lease(const struct sl_fraction_slot *slot, const json_t *pod,
+                           struct sl_msg_lease *ret, struct sl_err *err)
+{
+    const struct sl_fraction *f = slot->fraction;
+    const struct sl_config *config = f->opt.config ? f->opt.config(f->opt.data) : NULL;
+    const char *text = sl_jget_note(pod, SL_PROMISE_LEASE_KEY);
+    struct sl_promise promise;
+    if (!text)
+        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_PROMISE, slot->space, slot->pod,
+                          SL_PROMISE_LEASE_KEY);
+    int rc = sl_promise_lease_parse(text, &promise, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_promise_container *c = promised(&promise, slot->container);
+    if (!c)
+        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_CONTAINER, slot->space, slot->pod,
+                          SL_PROMISE_LEASE_KEY, slot->container);
+    const struct sl_owner owner = {.name_space = slot->space};
+    rc = sl_lease_compose(slot->tenant, &owner, &promise.share[c->first], c->count, ret, err);
+    if (rc < 0)
+        return rc;
+    if (!(ret->fields & SL_FIELD_CORES)) { /* only idle time */
+        ret->cores_request_permille = 1;
+        ret->cores_limit_permille = 1000;
+    }
+    ret->fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
+    /* The node's administrator has the last word about idle time. */
+    struct sl_config_allow allow = sl_config_allowed(config, slot->space);
+    uint32_t furthest = allow.burst * 10;
+    if (furthest < ret->cores_request_permille)
+        furthest = ret->cores_request_permille;
+    if (ret->cores_limit_permille > furthest)
+        ret->cores_limit_permille = furthest;
+    return 0;
+}
+
 /* A tenant of a slot, as this agent makes it; or one of a claim, if no DRA driver is here to look after it. */
 static bool read_about(const struct sl_fraction *f, const char *about, struct sl_fraction_slot *s)
 {

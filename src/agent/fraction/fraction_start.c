@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -53,6 +54,7 @@ struct sl_start {
     struct sl_timer timer;
     void (*again)(struct sl_start *op);
     struct sl_msg_lease lease;
+    char outcome[SL_FRACTION_OUTCOME]; /* of the last resize of the pod, when its lease was read */
 };
 
 static void ask_kubelet(struct sl_start *op);
@@ -215,7 +217,12 @@ static void made(void *data, int rc, const char *text, const struct sl_err *why)
     } else if (rc < 0) {
         finish(op, why);
     } else {
+        struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
         sl_info("%s: %s", op->lease.name, op->lease.about);
+        if (slot) {
+            sl_fraction_slot_known(slot, &op->lease, op->outcome);
+            sl_fraction_slot_look(slot); /* the lease may have changed since it was read */
+        }
         finish(op, NULL);
     }
 }
@@ -297,6 +304,8 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *w
     int rc =
         c ? sl_fraction_lease(op->f, c->object, c->container, settled, op->token, &op->lease, &err)
           : err.code;
+    const char *outcome = rc < 0 ? NULL : sl_jget_note(c->object, SL_PROMISE_RESIZED_KEY);
+    sl_utf8_copy(op->outcome, sizeof(op->outcome), outcome ? outcome : "");
     SL_FAULT("fraction.promise");
     if (rc == -EAGAIN)
         try_again(op, AGAIN_NS, ask_kubelet, &err);

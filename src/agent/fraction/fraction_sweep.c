@@ -36,8 +36,8 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
         SL_FAULT("fraction.removed");
         sl_info("%s: removed, because %s/%s is gone", slot->tenant, slot->space, slot->pod);
         sl_list_drop(&f->slots, slot);
-        sl_kube_cancel(slot->asking);
-        free(slot);
+        sl_leases_forget(f->leases, slot);
+        sl_fraction_slot_free(slot);
     }
     sl_fraction_wake(f);
 }
@@ -226,6 +226,7 @@ static void loaded(void *data, struct sl_client_status *status, const struct sl_
     drop_specs(f);
     f->loaded = true;
     f->said[0] = '\0';
+    sl_fraction_look(f); /* leases may have changed while no agent ran */
     if (f->slots)
         sl_info("%zu containers have fractions", sl_fraction_count(f));
     sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);

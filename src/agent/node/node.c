@@ -202,6 +202,8 @@ static void on_object(void *data, enum sl_kube_event event, json_t *object)
         return;
     sync_labels(node);
     tell_config(node);
+    if (node->opt.seen)
+        node->opt.seen(node->opt.data);
 }
 
 static void on_synced(void *data)

@@ -44,6 +44,7 @@ struct sl_node_options {
     struct sl_node_api api;
     /* The value of SL_NODE_CONFIG_LABEL, once known and when it changes. NULL: no such label. May be NULL. */
     void (*config_label)(void *data, const char *value);
+    void (*seen)(void *data); /* the Node was read: its annotations may be others. May be NULL. */
     void *data;
     uint64_t (*wall_ns)(void); /* for events' times; NULL: the clock */
 };

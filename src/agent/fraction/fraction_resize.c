@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A lease that changes while its container runs: sluice-controller has resized the pod. It changes an annotation of our
+ * Node then, and after a start everything may have changed: the pods of all slots are read again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/fraction/fraction_internal.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/hash.h"
+#include "base/json_read.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+#define TRIES   8 /* for room that an ended pod still has */
+#define ROOM_NS SL_NS_PER_S
+
+/* The amounts as one number; never 0. A tenant without cores of its own may use all idle time. */
+static uint64_t amounts(const struct sl_msg_lease *lease)
+{
+    bool cores = lease->cores_request_permille;
+    const uint32_t time[] = {cores ? lease->cores_request_permille : 1,
+                             cores ? lease->cores_limit_permille : 1000};
+    uint64_t hash = sl_hash_bytes(SL_HASH_START, time, sizeof(time));
+    hash = sl_hash_bytes(hash, lease->gpu_memory_bytes,
+                         lease->gpu_count * sizeof(lease->gpu_memory_bytes[0]));
+    return hash | 1;
+}
+
+/* Takes the annotation with the outcome. outcome_new: it was written while this agent looked on. */
+static void take_outcome(struct sl_fraction_slot *slot, const char *text)
+{
+    bool other = slot->looked && strcmp(slot->outcome, text) != 0;
+    slot->outcome_new = other || (slot->outcome_new && slot->tries);
+    slot->looked = true;
+    sl_utf8_copy(slot->outcome, sizeof(slot->outcome), text);
+}
+
+void sl_fraction_slot_known(struct sl_fraction_slot *slot, const struct sl_msg_lease *lease,
+                            const char *outcome)
+{
+    slot->known = amounts(lease);
+    take_outcome(slot, outcome);
+}
+
+/* A pod may have several slots: one of them speaks. */
+static bool speaks(const struct sl_fraction_slot *slot)
+{
+    const struct sl_fraction_slot *s = slot->fraction->slots;
+    while (strcmp(s->uid, slot->uid) != 0)
+        s = s->next;
+    return s == slot;
+}
+
+static void tell(const struct sl_fraction_slot *slot, bool warning, const char *text)
+{
+    const struct sl_fraction_options *opt = &slot->fraction->opt;
+    if (opt->event)
+        opt->event(opt->data, slot->space, slot->pod, slot->uid, warning,
+                   warning ? "SluiceResizeFailed" : "SluiceResized", text);
+}
+
+static void tell_outcome(const struct sl_fraction_slot *slot)
+{
+    struct sl_promise_resized r;
+    sl_promise_resized_parse(slot->outcome, &r);
+    if (speaks(slot) && r.message[0])
+        tell(slot, !r.done, r.message);
+}
+
+static void look_ended(struct sl_fraction_slot *slot)
+{
+    if (!slot->look_again)
+        return;
+    slot->look_again = false;
+    sl_fraction_slot_look(slot);
+}
+
+static void look_fired(struct sl_timer *timer)
+{
+    struct sl_fraction *f = sl_container_of(timer, struct sl_fraction, look);
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (s->tries)
+            sl_fraction_slot_look(s);
+}
+
+static void changed(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = data;
+    slot->setting = false;
+    slot->tries = rc == -ENOSPC ? slot->tries + 1 : 0;
+    if (slot->tries > 0 && slot->tries < TRIES) {
+        /* The tenant of a deleted pod may still occupy the room. */
+        struct sl_fraction *f = slot->fraction;
+        slot->known = slot->was;
+        sl_fraction_sweep_all(f);
+        f->look.fire = look_fired;
+        sl_timer_set(f->loop, &f->look, sl_loop_now(f->loop) + ROOM_NS);
+    } else if (rc < 0) {
+        slot->tries = 0;
+        slot->known = slot->was; /* the next look tries again */
+        sl_fraction_say(slot->fraction, "cannot resize a tenant", err);
+        tell(slot, true, err->msg);
+    } else {
+        sl_info("%s: resized", slot->tenant);
+        if (text && text[0])
+            tell(slot, false, text);
+        if (slot->outcome_new)
+            tell_outcome(slot);
+    }
+    look_ended(slot);
+}
+
+static void compare(struct sl_fraction_slot *slot, const json_t *pod)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_msg_lease lease;
+    const char *outcome = sl_jget_note(pod, SL_PROMISE_RESIZED_KEY);
+    bool resized = outcome || sl_jget_note(pod, SL_PROMISE_BEFORE_KEY);
+    take_outcome(slot, outcome ? outcome : "");
+    if (sl_fraction_slot_lease(slot, pod, &lease, &err) < 0) {
+        sl_fraction_say(slot->fraction, "cannot read a lease again", &err);
+        return;
+    }
+    uint64_t now = amounts(&lease);
+    bool same = slot->known ? slot->known == now : !resized;
+    slot->was = slot->known;
+    slot->known = now;
+    if (same) {
+        if (slot->outcome_new)
+            tell_outcome(slot);
+        return;
+    }
+    slot->setting = true;
+    sl_leases_ask(slot->fraction->leases, &(struct sl_leases_item){SL_MSG_SET, &lease, NULL}, 1,
+                  changed, slot);
+}
+
+static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = data;
+    slot->looking = NULL;
+    if (status == 200 && strcmp(sl_kube_meta(body, "uid"), slot->uid) == 0 && !slot->removing)
+        compare(slot, body);
+    else if (status != 200 && status != 404)
+        sl_fraction_say(slot->fraction, "cannot find out whether a pod was resized", err);
+    if (!slot->setting)
+        look_ended(slot);
+}
+
+void sl_fraction_slot_look(struct sl_fraction_slot *slot)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_fraction *f = slot->fraction;
+    char path[400];
+    if (!f->kube || slot->claim[0] || slot->removing)
+        return;
+    if (slot->looking || slot->setting) {
+        slot->look_again = true;
+        return;
+    }
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", slot->space, slot->pod);
+    if (sl_kube_request(f->kube, "GET", path, NULL, NULL, got_pod, slot, &slot->looking, &err) <
+        0) {
+        slot->looking = NULL;
+        sl_fraction_say(f, "cannot find out whether a pod was resized", &err);
+    }
+}
+
+void sl_fraction_look(struct sl_fraction *f)
+{
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        sl_fraction_slot_look(s);
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A whole sluiced whose pods are resized: the lease of a running pod changes, and the tenant follows.
+
+usage: fraction_resize.py BUILD_DIR [unittest arguments]
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from fraction_node import Case  # noqa: E402
+from fraction_world import MIB, NODE, SLUICE  # noqa: E402
+from waiting import until  # noqa: E402
+
+
+class Resize(Case):
+    """sluice-controller has written another lease into a running pod, and tells the Node."""
+
+    def setUp(self):
+        super().setUp()
+        self.told = 0
+
+    def resize(self, name, mib, cores, outcome=None, limit=None, tell=True):
+        n = self.node
+        pod = json.loads(json.dumps(n.api.objects[n.pod_path(name)]))
+        notes = pod["metadata"]["annotations"]
+        notes.setdefault("sluice.io/lease-allocated", notes["sluice.io/lease"])
+        lease = json.loads(notes["sluice.io/lease"])
+        for container in lease["containers"]:
+            for gpu in container["gpus"]:
+                gpu.update({"memoryMiB": mib, "cores": cores})
+            if limit:
+                container["coresLimit"] = limit
+        notes["sluice.io/lease"] = json.dumps(lease)
+        if outcome:
+            notes["sluice.io/resized"] = json.dumps(outcome)
+        n.api.put(n.pod_path(name), pod)
+        if tell:
+            self.tell()
+
+    def tell(self):
+        n = self.node
+        node = json.loads(json.dumps(n.api.objects[NODE]))
+        self.told += 1
+        node["metadata"].setdefault("annotations", {})["sluice.io/resized-at"] = str(self.told)
+        n.api.put(NODE, node)
+
+    def memory(self, name, container="main"):
+        """MiB; None: an arbiter that has just started may not list the tenant yet."""
+        tenant = self.node.tenants().get(f"{name}/{container}")
+        return tenant and tenant["gpus"][0]["memory_limit_bytes"] // MIB
+
+    def events(self, reason):
+        return [(e["involvedObject"]["name"], e["message"]) for e in self.node.api.events if e["reason"] == reason]
+
+    def test_the_tenant_follows_the_lease(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.pod("b", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        n.place("b", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(1), n.slot(2)), ["", ""])
+        before = self.has("a", n.slot(1), 3000, 30)["name"]
+        for mib, cores in ((2000, 20), (4000, 40)):
+            self.resize("a", mib, cores, {"resize": f"memory={mib}Mi", "done": True, "message": f"now {mib}"})
+            until("the tenant has it", lambda m=mib: self.memory("a") == m)
+            self.assertEqual(self.has("a", n.slot(1), mib, cores)["name"], before)  # the same tenant
+            until("an event", lambda m=mib: ("a", f"now {m}") in self.events("SluiceResized"))
+        self.assertEqual(self.memory("b"), 1000)
+        self.assertEqual(len(self.events("SluiceResized")), 2)  # none about b
+        self.assertEqual(n.prestart(n.slot(1)), [""])  # the container starts again: the same lease
+        self.assertEqual(self.has("a", n.slot(1), 4000, 40)["name"], before)
+
+    def test_a_refusal_is_told_once(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        no = {"resize": "memory=900Gi", "done": False, "message": "there is no room"}
+        self.resize("a", 3000, 30, no)
+        until("an event", lambda: self.events("SluiceResizeFailed") == [("a", "there is no room")])
+        self.tell()  # of another pod
+        n.stop()
+        n.start()
+        self.tell()
+        self.resize("a", 2500, 30, {"resize": "memory=2500Mi", "done": True, "message": "now 2500"})
+        until("the next one", lambda: self.memory("a") == 2500)
+        self.assertEqual(self.events("SluiceResizeFailed"), [("a", "there is no room")])
+
+    def test_resized_while_no_agent_ran(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.pod("b", {"main": [(1, 3000, 30)]})
+        n.place("a", n.slot(1))
+        n.place("b", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(1), n.slot(2)), ["", ""])
+        n.stop(signal.SIGKILL)
+        self.resize("a", 1500, 15, {"resize": "memory=1500Mi", "done": True, "message": "x"}, tell=False)
+        n.start()
+        until("the tenant has it", lambda: self.memory("a") == 1500)
+        self.assertEqual(self.memory("b"), 3000)
+
+    def test_several_at_once_and_two_containers(self):
+        n = self.node
+        n.start()
+        for i in range(8):
+            n.pod(f"p{i}", {"main": [(0, 1000, 5)], "side": [(1, 1000, 5)]})
+            n.place(f"p{i}", n.slot(i))
+            n.place(f"p{i}", n.slot(i, 1), container="side")
+            self.assertEqual(n.prestart(n.slot(i)), [""])
+            self.assertEqual(n.prestart(n.slot(i, 1)), [""])
+        for i in range(8):
+            for mib in (1100 + i, 1200 + i):
+                self.resize(f"p{i}", mib, 6, {"resize": f"memory={mib}Mi", "done": True, "message": f"now {mib}"})
+        until("all have it", lambda: all(self.memory(f"p{i}", c) == 1200 + i for i in range(8) for c in ("main", "side")))
+        until("events", lambda: all((f"p{i}", f"now {1200 + i}") in self.events("SluiceResized") for i in range(8)))
+        # One event for a pod, not one for each container.
+        self.assertEqual(len(self.events("SluiceResized")), len(set(self.events("SluiceResized"))))
+
+    def test_what_the_node_does_not_have(self):
+        """The controller's books and the node disagree (a tenant that is not in them): told, and nothing is cut."""
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.resize("a", 900000, 30, {"resize": "memory=900000Mi", "done": True, "message": "x"})
+        until("an event", lambda: self.events("SluiceResizeFailed"))
+        self.assertEqual(self.memory("a"), 3000)
+
+    def test_the_room_of_a_pod_that_just_ended(self):
+        """The books know that it has ended; its tenant goes a moment later."""
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.pod("b", {"main": [(0, 130000, 30)]})
+        n.place("a", n.slot(1))
+        n.place("b", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(1), n.slot(2)), ["", ""])
+        n.gone("b")
+        self.resize("a", 100000, 30, {"resize": "memory=100000Mi", "done": True, "message": "now 100000"})
+        until("the tenant has it", lambda: self.memory("a") == 100000)
+        until("an event", lambda: ("a", "now 100000") in self.events("SluiceResized"))
+        self.assertEqual(self.events("SluiceResizeFailed"), [])
+
+    def test_the_node_bounds_idle_time(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.resize("a", 2000, 20, {"resize": "cores=20:100", "done": True, "message": "x"}, limit=100)
+        until("the tenant has it", lambda: self.memory("a") == 2000)
+        self.assertEqual(n.tenants()["a/main"]["cores_limit_percent"], 80)  # allow.burst of the node
+
+    def test_set_on_the_node_is_refused(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 3000, 30)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        name = self.has("a", n.slot(1), 3000, 30)["name"]
+        done = subprocess.run([SLUICE, "set", "--dir", n.arb, name, "--memory", "2Gi", "--cores", "20"],
+                              capture_output=True, text=True, env=n.env, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("kubectl -n team annotate pod a gpu.sluice.io/resize=memory=2048Mi,cores=20 --overwrite", done.stderr)
+        self.assertEqual(self.memory("a"), 3000)
+        done = subprocess.run([SLUICE, "set", "--dir", n.arb, name, "--priority", "low"], capture_output=True, text=True,
+                              env=n.env, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))  # no matter of the books
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + (sys.argv[2:] or ["Resize"]))
