@@ -45,13 +45,11 @@ SL_ERROR(HISTORY_TWO_NAMES, "only one name can be given: write `sluice history N
     "`sluice history` shows all ended tenants, or those of one name", "one name, or none");
 SL_ERROR(HISTORY_COUNT, "\"%.40s\" is not a number of tenants: write for example --last 10",
     "`--last` (`-n`) takes a whole number from 1", "`--last 10`");
-SL_ERROR(SINCE_BAD,
-    "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
+SL_ERROR(SINCE_BAD, "\"%.40s\" is no time: write 30m, 2h or 1d (so long ago), 2026-11-17, or '2026-11-17 14:30'",
     "`--since` takes a time in the past, in one of these forms", "one of the forms in the message");
 SL_ERROR_ALSO(SINCE_NO_DAY, "there is no time \"%.40s\": check the day and the hour");
 SL_ERROR_ALSO(SINCE_FUTURE, "\"%.40s\" is in the future: name a time in the past");
-SL_ERROR(HISTORY_NAME_NEAR,
-    "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
+SL_ERROR(HISTORY_NAME_NEAR, "no ended tenant is named \"%.100s\": did you mean \"%s\"? `sluice history` lists them",
     "no tenant of this name has ended, its entry is too old, or it belongs to another user",
     "a name that `sluice history` shows; `sluice status` shows tenants that run");
 SL_ERROR_ALSO(HISTORY_NAME_UNKNOWN,

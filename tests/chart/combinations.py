@@ -14,6 +14,11 @@ COMBINATIONS = {
     "vm": ({"strategy": "vm"}, ["overlays/vm"], []),
     "dra": ({"strategy": "dra"}, ["overlays/dra", "controller/dra"], []),
     "dra without a controller": ({"strategy": "dra", "controller": {"mode": "none"}}, ["overlays/dra"], []),
+    "nvidia-claims": ({"strategy": "dra", "agent": {"nvidiaClaims": True}}, ["overlays/dra", "controller/dra"],
+                      ["nvidia-claims"]),
+    "nvidia-claims with MPS": (
+        {"strategy": "dra", "controller": {"mode": "none"}, "agent": {"nvidiaClaims": True, "components": {"mps": True}}},
+        ["overlays/dra"], ["nvidia-claims", "mps"]),
     "a controller alone": ({"controller": {"mode": "extender"}}, ["overlays/default", "controller/extender"], []),
     "runtime-class": ({"agent": {"access": "runtime-class"}}, ["overlays/default"], ["runtime-class"]),
     "privileged": ({"agent": {"access": "privileged"}}, ["overlays/default"], ["privileged"]),

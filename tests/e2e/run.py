@@ -32,6 +32,7 @@ import test_dra_mps  # noqa: F401
 import test_dra_reboot  # noqa: F401
 import test_dra_four  # noqa: F401
 import test_dra_rights  # noqa: F401
+import test_nvidia_claims  # noqa: F401
 import test_dialects  # noqa: F401
 import test_vm  # noqa: F401
 import test_chart  # noqa: F401

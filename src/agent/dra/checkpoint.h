@@ -40,6 +40,7 @@ struct sl_prepared_device {
     char tenant[SL_NAME_MAX];       /* in the arbiter; "": none */
     struct sl_share share;          /* as allocated; of a whole device, only the GPU */
     struct sl_claim_resize resized; /* the changes since then */
+    uint32_t timeslice; /* of a whole card: the interval to set, 1 to 3; 0: the driver's */
     enum sl_prepared_mig mig;
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once the instance is made or found */
