@@ -25,6 +25,8 @@ COMBINATIONS = {
     "dra, privileged": ({"strategy": "dra", "agent": {"access": "privileged"}}, ["overlays/dra", "controller/dra"],
                         ["privileged"]),
     "gpu-nodes-only": ({"agent": {"gpuNodesOnly": True}}, ["overlays/default"], ["gpu-nodes-only"]),
+    "gpu-operator": ({"agent": {"gpuOperator": True, "configByLabel": True}}, ["overlays/default"],
+                     ["gpu-operator", "config-by-label"]),
     "own-node-only": ({"agent": {"ownNodeOnly": True}}, ["overlays/default"], ["own-node-only"]),
     "node-feature": ({"agent": {"nodeFeature": True}}, ["overlays/default"], ["node-feature"]),
     "config-by-label": ({"agent": {"configByLabel": True}}, ["overlays/default"], ["config-by-label"]),

@@ -35,6 +35,7 @@ import test_dra_rights  # noqa: F401
 import test_nvidia_claims  # noqa: F401
 import test_dialects  # noqa: F401
 import test_vm  # noqa: F401
+import test_operator  # noqa: F401
 import test_chart  # noqa: F401
 import test_uninstall  # noqa: F401
 
