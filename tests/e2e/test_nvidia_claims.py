@@ -3,17 +3,20 @@
 parameters and consumable shares. Manifests of ours that use its API in the shapes of its quickstart and examples; nothing in
 them says Sluice but the image. Those that need more cards, or A100s: run.py --gpus a100-40gx8 --only 'nvidia*'."""
 import json
+import os
+import socket
 
-
+import test_dialects
 from dra_world import (CLAIMS, PODS, RESOURCE, SLICES, TEMPLATES, agent_env, bare_uuids, check, claim_of, claims_gone,
                        container, deploy, fills, nothing_left, pod, pod_events, request, results, same, share,
                        template, tenant_of, tenants, wait)
-from world import bare, cards, test
+from world import SIM_ROOT, bare, cards, test
 
 NVIDIA = "gpu.nvidia.com"
 MIG = "mig.nvidia.com"
 API = "resource.nvidia.com/v1beta1"
 H200_MIB, A100_MIB = 143771, 40960
+A100S = "a100-40gx8"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -27,6 +30,7 @@ def offered(w):
 
 def begin(w, shares=None):
     """The overlay dra with the component; `shares` is NVIDIA's CONSUMABLE_SHARES."""
+    check(len(w.cards) == 1 or "A100" in w.sim("list"), f"the test is for --gpus {A100S}")
     name = f"nvidia-{shares or 'whole'}"
     if w.overlay != name:
         w.clean()
@@ -279,7 +283,16 @@ def interval(w):
     same("with Default", intervals(w), [0])
     w.delete("plain")
     claims_gone(w)
+    # Where the driver's program does not do it the pod waits, and says why.
+    os.chmod(SIM_ROOT + "/bin/nvidia-smi", 0o644)
+    try:
+        pod(w, "cannot", "long")
+        note = refused(w, "cannot", "interval of time-slicing", w.cards[0], reason="SluicePrepareFailed")
+    finally:
+        os.chmod(SIM_ROOT + "/bin/nvidia-smi", 0o755)
+    claims_gone(w)
     nothing_left(w)
+    return f"\"{note}\""
 
 
 @test("nvidia.what_is_not_served_is_said")
@@ -328,6 +341,55 @@ def own_classes(w):
     w.delete("mig")
     claims_gone(w)
     nothing_left(w)
+
+
+@test("nvidia.another_driver_has_the_name")
+def name_taken(w):
+    """While something answers as gpu.nvidia.com in kubelet's registry, the agent offers nothing, and the Node says so."""
+    begin(w)
+    path = "/var/lib/kubelet/plugins_registry/gpu.nvidia.com-reg.sock"
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(path)
+    other.listen(16)
+    try:
+        w.cluster.kubectl("-n", "sluice-system", "delete", "pods", "-l", "app.kubernetes.io/name=sluiced", "--wait=true")
+        event = wait("an event on the Node", lambda: w.events("DRANameTaken"), 60)[0]["message"]
+        before = {s["metadata"]["name"] for s in w.api.get(SLICES)["items"]}
+        for name in before:
+            w.api.delete(f"{SLICES}/{name}")
+        w.agent()
+        same("slices while it waits", w.api.get(SLICES)["items"], [])
+    finally:
+        other.close()
+        os.unlink(path)
+    wait("the slices when the other has ended", lambda: offered(w), 40)
+    template_of(w, "single-gpu", claim_spec(gpu_request()))
+    pod(w, "after", "single-gpu")
+    w.wait_running("after")
+    w.delete("after")
+    claims_gone(w)
+    return f"\"{event}\""
+
+
+@test("nvidia.the_controllers_dialects_go_on")
+def dialects(w):
+    """sluice-controller reads the slices and writes claims under either name of the driver."""
+    begin(w)
+    folder = test_dialects.deploy_folder("dra")
+    w.cluster.kubectl("apply", "-k", folder)
+    wait(lambda: "the controller's two replicas: " + test_dialects.controller_words(w),
+         lambda: test_dialects.controllers(w), 90, every=0.3)
+    wait("pods to go through the webhook", lambda: test_dialects.admits(w), 60, every=0.5)
+    test_dialects.apply(w, test_dialects.pod("hami", {"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 50,
+                                                      "nvidia.com/gpucores": 30}))
+    w.wait_running("hami")
+    words = test_dialects.held_to(w, "hami", H200_MIB * 50 // 100, (30, 30))
+    same("its driver", {r["driver"] for c in w.api.get(CLAIMS)["items"] for r in results(c)}, {NVIDIA})
+    w.delete("hami")
+    claims_gone(w)
+    w.cluster.kubectl("delete", "-k", folder, "--wait=true")
+    wait("the controller to be gone", lambda: not w.api.get(test_dialects.CONTROLLERS)["items"], 60)
+    return words
 
 
 # ---- consumable shares
@@ -427,7 +489,7 @@ def forgotten(w):
 # ---- eight A100s, as the quickstart has them
 
 @test("nvidia.eight.gpu_test1_two_pods_two_gpus")
-@cards(8)
+@cards(8, A100S)
 def test1(w):
     begin(w)
     template_of(w, "single-gpu", claim_spec(gpu_request()))
@@ -441,7 +503,7 @@ def test1(w):
 
 
 @test("nvidia.eight.gpu_test5_time_slicing_and_mps")
-@cards(8)
+@cards(8, A100S)
 def test5(w):
     begin(w)
     template_of(w, "multiple-gpus", claim_spec(gpu_request("ts-gpu"), gpu_request("mps-gpu"), config=[
@@ -463,7 +525,7 @@ def test5(w):
 
 
 @test("nvidia.eight.gpu_test6_selected_by_attributes")
-@cards(8)
+@cards(8, A100S)
 def test6(w):
     begin(w)
     expression = ("device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$') && ("
@@ -482,7 +544,7 @@ def test6(w):
 
 
 @test("nvidia.eight.two_by_mps_in_one_container_are_refused")
-@cards(8)
+@cards(8, A100S)
 def two_mps(w):
     begin(w)
     template_of(w, "two", claim_spec(gpu_request(count=2), config=[parameters("GpuConfig", "gpu", sharing=mps())]))
@@ -491,6 +553,9 @@ def two_mps(w):
     template_of(w, "pair", claim_spec(gpu_request("a"), gpu_request("b"), config=[parameters("GpuConfig", sharing=mps())]))
     pod(w, "pair", "pair")
     refused(w, "pair", "one daemon")
+    template_of(w, "one", claim_spec(gpu_request(), config=[parameters("GpuConfig", sharing=mps())]))
+    w.pod("claims", claims={"a": "one", "b": "one"}, command=("sleep", "1000"))
+    refused(w, "claims", "two claims")
     # Without sharing two cards are no matter.
     template_of(w, "double-gpu", claim_spec(gpu_request(count=2)))
     pod(w, "double", "double-gpu")
@@ -503,7 +568,7 @@ def two_mps(w):
 
 
 @test("nvidia.eight.gpu_test4_four_instances_of_one_card")
-@cards(8)
+@cards(8, A100S)
 def test4(w):
     """Four replicas, each with four instances of one A100. Simulated cards change to MIG mode at once; real A100s have to be
     in it before, as the quickstart says."""

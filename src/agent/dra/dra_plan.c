@@ -157,7 +157,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
     d->admin = r->admin;
     d->share = r->share;
-    d->timeslice = r->timeslice;
+    d->timeslice = r->admin ? 0 : r->timeslice; /* who observes changes nothing */
     (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
     d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;

@@ -110,9 +110,10 @@ SL_ERROR(CLAIM_STRATEGIES,
     "MPS and libsluice on one GPU, or no MPS here", "one strategy for a GPU");
 SL_ERROR_ALSO(CLAIM_NO_MPS, "request %s has strategy mps, which this node does not offer: use libsluice");
 SL_ERROR(CLAIM_MPS_SHARES,
-    "request %s has strategy mps and several shares for one container (%s, %s), but an MPS client has one daemon and "
-    "one limit: ask for one share, or use strategy libsluice",
-    "`count: 2`, or two requests in one container, with `strategy: mps`", "write what the message says");
+    "request %s is shared by MPS, and a container gets several devices by it (%s, %s), but an MPS client has one "
+    "daemon and one limit: ask for one device in a container, or use another strategy",
+    "`count: 2`, or two requests in one container, with `strategy: mps` or a GpuConfig with MPS",
+    "write what the message says");
 SL_ERROR(CLAIM_TWO_SHARES,
     "container %s uses shares of two claims (%.100s and %.100s), but a container is one tenant and would get one of "
     "them: write both shares as requests of one claim",
