@@ -192,6 +192,8 @@ static int read_names(struct sl_agent_options *opt, struct sl_err *err)
     names->nvidia = strcmp(opt->dra_driver, SL_NVIDIA_DRIVER) == 0;
     if (!names->nvidia && strcmp(opt->dra_driver, SL_DRA_DRIVER) != 0)
         return sl_err_set(err, -EINVAL, SL_E_AGENT_DRA_DRIVER, opt->dra_driver);
+    if (names->nvidia && !opt->dra)
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_DRA_DRIVER_ALONE);
     int rc = sl_dra_consumable_parse(opt->consumable, names, err);
     if (rc == 0 && names->consumable != SL_CONSUMABLE_DISABLED && !names->nvidia)
         rc = sl_err_set(err, -EINVAL, SL_E_AGENT_CONSUMABLE);
