@@ -474,6 +474,8 @@ def consumable_unlimited(w):
 def forgotten(w):
     """Without the component: NVIDIA's parameters on Sluice's own class are refused, not ignored."""
     w.clean()
+    # As docs/uninstall.md says: kubectl apply deletes nothing, and nvidia.com/gpu would stay the class that nobody serves.
+    w.cluster.kubectl("delete", "deviceclass", NVIDIA, MIG, "--ignore-not-found")
     deploy(w, "dra")
     w.agent()
     wait("slices under Sluice's own name alone", lambda: {s["spec"]["driver"] for s in w.api.get(SLICES)["items"]}
@@ -482,6 +484,9 @@ def forgotten(w):
         parameters("GpuConfig", "gpu", sharing=mps())]))
     pod(w, "half-way", "half-way")
     note = refused(w, "half-way", "gpu.nvidia.com", "nvidia-claims")
+    w.pod("classic", "nvidia.com/gpu", command=("sleep", "1000"))
+    w.wait_running("classic")
+    w.delete("classic")
     claims_gone(w)
     return f"\"{note}\""
 
