@@ -107,6 +107,7 @@ e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' pr
 	@python3 tests/e2e/run.py $(E2E_ARGS)
 	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus h200x4)
 	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus a100-80g$(COMMA)h200)
+	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus a100-40gx8)
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
 	@$(call CONFIGURE,build-coverage,-DSLUICE_COVERAGE=ON -DSLUICE_WERROR=OFF)

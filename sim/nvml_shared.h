@@ -14,6 +14,7 @@ enum {
     SL_SIM_NVML_WAKE = 0,        /* card 0: counts events, and waiters sleep on it */
     SL_SIM_NVML_PERSISTENCE = 1, /* persistence mode */
     SL_SIM_NVML_ECC = 2,         /* corrected errors; uncorrected ones in the next word */
+    SL_SIM_NVML_TIMESLICE = 4,   /* as nvidia-smi compute-policy sets it: 0 to 3 */
 };
 
 /* One word for all cards, because a thread can sleep on one only. */

@@ -112,6 +112,8 @@ static int show(struct sl_sim_state *st)
                      c->mig.enabled ? "  mig" : "");
         if (c->slow_permille && c->slow_permille != 1000)
             (void)printf("  slow x%u.%03u", c->slow_permille / 1000, c->slow_permille % 1000);
+        if (c->nvml_private[SL_SIM_NVML_TIMESLICE])
+            (void)printf("  timeslice %" PRIu64, c->nvml_private[SL_SIM_NVML_TIMESLICE]);
         (void)printf("\n");
         show_mig(c);
         for (uint32_t k = 0; k < st->proc_high; k++) {
@@ -260,19 +262,39 @@ static int run(struct sl_sim_state *st, int argc, char **argv)
     return sl_sim_ctl_bad("there is no command", argv[1]);
 }
 
+/* "compute-policy -i CARD --set-timeslice N": kept and shown, nothing runs differently. */
+static int smi_policy(struct sl_sim_state *st, char **argv)
+{
+    uint32_t card;
+    char *end;
+    unsigned long n = strtoul(argv[5], &end, 10);
+    if (*end || n > 3)
+        return sl_sim_ctl_bad("cannot use", argv[5]);
+    if (!parse_card(st, argv[3], &card))
+        return sl_sim_ctl_bad("there is no card", argv[3]);
+    sl_sim_lock(st);
+    st->cards[card].nvml_private[SL_SIM_NVML_TIMESLICE] = n;
+    sl_sim_unlock(st);
+    (void)printf("Successfully set timeslice to %lu for simulated GPU %u.\n", n, card);
+    return 0;
+}
+
 /* Under the name nvidia-smi it is what a container calls to see whether it has a GPU. */
 static int smi(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_sim_state *st;
-    if (argc != 2 || (strcmp(argv[1], "-L") != 0 && strcmp(argv[1], "--list-gpus") != 0))
+    bool policy = argc == 6 && strcmp(argv[1], "compute-policy") == 0 &&
+                  strcmp(argv[2], "-i") == 0 && strcmp(argv[4], "--set-timeslice") == 0;
+    if (!policy &&
+        (argc != 2 || (strcmp(argv[1], "-L") != 0 && strcmp(argv[1], "--list-gpus") != 0)))
         return sl_sim_smi(argc, argv);
     if (!sl_sim_sees_node("nvidiactl") || sl_sim_open(&st, &err) < 0) {
         (void)printf("NVIDIA-SMI has failed: no simulated driver here%s%s\n", err.code ? ": " : "",
                      err.msg);
         return 9;
     }
-    return sl_sim_ctl_list(st);
+    return policy ? smi_policy(st, argv) : sl_sim_ctl_list(st);
 }
 
 int main(int argc, char **argv)

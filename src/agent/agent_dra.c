@@ -66,6 +66,11 @@ static void took_over(void *data)
     sl_agent_replan(data);
 }
 
+static void name_taken(void *data, const char *message)
+{
+    sl_agent_say(data, SL_EVENT_WARNING, "DRANameTaken", "%s", message);
+}
+
 /* The places of an installed tree and of a build tree, relative to the program. */
 static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
@@ -103,7 +108,8 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
     int rc = sl_agent_install_sluice(a, err);
     if (rc < 0)
         return rc;
-    const struct sl_dra_options options = {.node_name = a->node_name,
+    const struct sl_dra_options options = {.names = a->opt.dra_names,
+                                           .node_name = a->node_name,
                                            .instance = a->opt.instance,
                                            .plugin_dir = a->opt.plugin_dir,
                                            .registry_dir = a->opt.registry_dir,
@@ -117,7 +123,8 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                    .mps = mps,
                                    .mps_done = mps_done,
                                    .event = event,
-                                   .took_over = took_over};
+                                   .took_over = took_over,
+                                   .name_taken = name_taken};
     return sl_dra_create(a->loop, &options, a->kube, &ops, a, &a->dra, err);
 }
 

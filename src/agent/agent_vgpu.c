@@ -46,7 +46,8 @@ static bool busy(void *data, const char *address)
     }
     /* A claim may be on any card: wait until there is none. */
     for (size_t i = 0; i < q->map->claim_count; i++)
-        if (strcmp(q->map->claim[i].driver, SL_DRA_DRIVER) == 0)
+        if (strcmp(q->map->claim[i].driver, SL_DRA_DRIVER) == 0 ||
+            strcmp(q->map->claim[i].driver, SL_NVIDIA_DRIVER) == 0)
             return true;
     return false;
 }

@@ -15,6 +15,11 @@ SL_ERROR_ALSO(AGENT_OPTION_UNKNOWN, "there is no option --%s: see sluiced --help
 SL_ERROR_ALSO(AGENT_NEEDS_VALUE, "--%s needs a value");
 SL_ERROR_ALSO(AGENT_BOOL, "--%s must be true or false, not \"%.40s\"");
 SL_ERROR_ALSO(AGENT_LOG_LEVEL, "--log-level (or SLUICE_LOG) must be off, error, warn, info or debug, not \"%.40s\"");
+SL_ERROR_ALSO(AGENT_DRA_DRIVER, "--dra-driver must be gpu.sluice.io or gpu.nvidia.com, not \"%.40s\"");
+SL_ERROR_ALSO(AGENT_DRA_DRIVER_ALONE,
+    "--dra-driver=gpu.nvidia.com is about resource claims: write --dra too (the component dra beside nvidia-claims)");
+SL_ERROR_ALSO(AGENT_CONSUMABLE,
+    "--consumable-shares is about claims of class gpu.nvidia.com: write --dra-driver=gpu.nvidia.com too");
 SL_ERROR_ALSO(METRICS_NAMES, "--metrics-names must be sluice, hami, dcgm, or several with commas, not \"%.40s\"");
 SL_ERROR(AGENT_NO_DRIVER, "%.360s; to wait for a driver, set failOnInitError: false",
     "there is no driver, and the configuration says that this is an error",

@@ -33,6 +33,15 @@ static const struct option_row {
     {"dra", "SLUICE_DRA", NULL,
      "serve resource claims (Kubernetes 1.36.3 and later) instead\nof device plugins", YES_NO,
      FIELD(dra), NULL},
+    {"dra-driver", "SLUICE_DRA_DRIVER", "NAME",
+     "name of the driver of resource claims: gpu.sluice.io, or\ngpu.nvidia.com for the manifests "
+     "of "
+     "NVIDIA's DRA driver",
+     TEXT, FIELD(dra_driver), SL_DRA_DRIVER},
+    {"consumable-shares", "CONSUMABLE_SHARES", "WORD",
+     "what a claim of class gpu.nvidia.com gets: disabled (a whole\nGPU), memory (what it names), "
+     "unlimited, or a number of\nequal shares",
+     TEXT, FIELD(consumable), "disabled"},
     {"config-dir", "CONFIG_FILE_SRCDIR", "DIR",
      "files that the Node's label nvidia.com/device-plugin.config\nchooses from", TEXT,
      FIELD(config_dir), NULL},
@@ -177,6 +186,20 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
     return 0;
 }
 
+static int read_names(struct sl_agent_options *opt, struct sl_err *err)
+{
+    struct sl_dra_names *names = &opt->dra_names;
+    names->nvidia = strcmp(opt->dra_driver, SL_NVIDIA_DRIVER) == 0;
+    if (!names->nvidia && strcmp(opt->dra_driver, SL_DRA_DRIVER) != 0)
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_DRA_DRIVER, opt->dra_driver);
+    if (names->nvidia && !opt->dra)
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_DRA_DRIVER_ALONE);
+    int rc = sl_dra_consumable_parse(opt->consumable, names, err);
+    if (rc == 0 && names->consumable != SL_CONSUMABLE_DISABLED && !names->nvidia)
+        rc = sl_err_set(err, -EINVAL, SL_E_AGENT_CONSUMABLE);
+    return rc;
+}
+
 int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
                            char *const *environ_list, struct sl_err *err)
 {
@@ -189,6 +212,8 @@ int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
         rc = sl_err_set(err, -EINVAL, SL_E_AGENT_LOG_LEVEL, opt->log_level);
     if (rc == 0 && sl_metrics_names_parse(opt->metrics_names, &opt->names) < 0)
         rc = sl_err_set(err, -EINVAL, SL_E_METRICS_NAMES, opt->metrics_names);
+    if (rc == 0)
+        rc = read_names(opt, err);
     if (rc < 0) {
         sl_agent_options_clear(opt);
         return rc;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "agent/dra/device_name.h"
 #include "base/err.h"
 #include "config/config.h"
 
@@ -32,12 +33,15 @@ struct sl_agent_options {
     const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
     const char *vm_root; /* has sys/ and dev/ of the machine, for devices of virtual machines */
     const char *log_level;
-    bool dra;                  /* serve claims, not device plugins */
-    bool nfd;                  /* labels also as a file for Node Feature Discovery */
-    bool labels;               /* write the Node's labels */
-    bool node_feature;         /* labels as a NodeFeature object, where the server takes it */
-    const char *pod_namespace; /* namespace of that object */
-    bool supervise;            /* start the agent again when a signal ended it */
+    bool dra;                      /* serve claims, not device plugins */
+    const char *dra_driver;        /* gpu.sluice.io or gpu.nvidia.com */
+    const char *consumable;        /* what a claim of gpu.nvidia.com gets */
+    struct sl_dra_names dra_names; /* … both, read */
+    bool nfd;                      /* labels also as a file for Node Feature Discovery */
+    bool labels;                   /* write the Node's labels */
+    bool node_feature;             /* labels as a NodeFeature object, where the server takes it */
+    const char *pod_namespace;     /* namespace of that object */
+    bool supervise;                /* start the agent again when a signal ended it */
     const char
         *cleanup; /* the node's root: take away what agents left, instead of being one; NULL: no */
     bool cleanup_stay; /* then wait for a signal: a DaemonSet's containers must not end */

@@ -97,6 +97,19 @@ void sl_claims_slice_gone(struct sl_claims *c, const char *name)
     sizes_again(c);
 }
 
+static bool is_driver(const json_t *object)
+{
+    const char *driver = sl_jget_text(object, "driver");
+    return strcmp(driver, SL_MUTATE_DRIVER) == 0 || strcmp(driver, SL_MUTATE_DRIVER_NVIDIA) == 0;
+}
+
+/* Under NVIDIA's name our own attributes have their domain. */
+static const char *type_of(const json_t *attributes)
+{
+    const json_t *own = json_object_get(attributes, SL_MUTATE_DRIVER "/type");
+    return sl_jget_text(own ? own : json_object_get(attributes, "type"), "string");
+}
+
 static void read_devices(const json_t *devices, struct claims_slice *s)
 {
     const json_t *d;
@@ -106,7 +119,7 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         uint64_t bytes;
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
-        if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
+        if (strcmp(type_of(attributes), "share") != 0 ||
             sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 ||
             bytes / MIB == 0 || bytes / MIB > 64u << 20)
             continue;
@@ -121,7 +134,7 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
     const json_t *spec = json_object_get(object, "spec");
     const char *pool = sl_jget_text(json_object_get(spec, "pool"), "name");
     sl_claims_slice_gone(c, name);
-    if (strcmp(sl_jget_text(spec, "driver"), SL_MUTATE_DRIVER) != 0 || !pool[0])
+    if (!is_driver(spec) || !pool[0])
         return 0;
     struct claims_slice *s = sl_xcalloc(1, sizeof(*s));
     if (strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
@@ -174,9 +187,7 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
     {
-        struct claims_pool *pool = strcmp(sl_jget_text(r, "driver"), SL_MUTATE_DRIVER) == 0
-                                       ? pool_get(c, sl_jget_text(r, "pool"))
-                                       : NULL;
+        struct claims_pool *pool = is_driver(r) ? pool_get(c, sl_jget_text(r, "pool")) : NULL;
         if (!pool)
             continue;
         k->part[k->count].pool = pool;

@@ -20,6 +20,8 @@
 enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
 
 #define SL_MUTATE_DRIVER        "gpu.sluice.io"
+/* The name that the driver has with the component nvidia-claims. Attributes keep Sluice's domain then. */
+#define SL_MUTATE_DRIVER_NVIDIA "gpu.nvidia.com"
 #define SL_MUTATE_CLAIM         "sluice-gpu" /* the claim's name in the pod */
 #define SL_MUTATE_MANAGED_KEY   "app.kubernetes.io/managed-by"
 #define SL_MUTATE_MANAGED_VALUE "sluice-controller"

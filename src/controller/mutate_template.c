@@ -14,7 +14,8 @@
 #include "share/share_json.h"
 
 #define CEL_MAX    8192
-#define CAPACITY   "device.capacity[\"" SL_MUTATE_DRIVER "\"]"
+/* A capacity has its driver's domain, and the driver may have NVIDIA's name. */
+#define CAPACITY   "device.capacity[device.driver]"
 #define ATTRIBUTES "device.attributes[\"" SL_MUTATE_DRIVER "\"]"
 
 void sl_mutate_request_name(const struct sl_request *r, size_t part, char buf[16])

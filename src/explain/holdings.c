@@ -7,7 +7,11 @@
 #include "base/json_read.h"
 #include "base/xalloc.h"
 
-#define DRIVER "gpu.sluice.io"
+/* Its own name, and the one it has in the place of NVIDIA's. */
+static bool is_driver(const char *name)
+{
+    return strcmp(name, "gpu.sluice.io") == 0 || strcmp(name, "gpu.nvidia.com") == 0;
+}
 
 /* A quantity of bytes in MiB. */
 static uint64_t mib_of(const json_t *value)
@@ -24,7 +28,7 @@ static void add_slices(const json_t *slices, struct sl_holding_node *node)
     uint64_t cards = 0, memory = 0, most = 0;
     json_array_foreach(slices, i, slice)
     {
-        if (strcmp(sl_facts_text(slice, "spec.driver"), DRIVER) != 0 ||
+        if (!is_driver(sl_facts_text(slice, "spec.driver")) ||
             strcmp(sl_facts_text(slice, "spec.nodeName"), node->name) != 0)
             continue;
         json_array_foreach(sl_facts_at(slice, "spec.devices"), k, device)
@@ -61,7 +65,7 @@ static void add_claims(const json_t *claims, struct sl_holding_pod *pod)
         {
             uint64_t cores = 0;
             const json_t *consumed = sl_facts_at(got, "consumedCapacity");
-            if (strcmp(sl_facts_text(got, "driver"), DRIVER) != 0)
+            if (!is_driver(sl_facts_text(got, "driver")))
                 continue;
             pod->holds.devices++;
             pod->holds.memory_mib += mib_of(json_object_get(consumed, "memory"));

@@ -22,6 +22,7 @@
 struct sl_gpu_info {
     char uuid[SL_GPU_UUID_SIZE]; /* "GPU-…" */
     char name[SL_GPU_NAME_SIZE];
+    char brand[16];                   /* "Nvidia", "Tesla", "GeForce"; "": not known */
     char pci_bus_id[SL_GPU_PCI_SIZE]; /* "00000000:1B:00.0" */
     uint32_t pci_device_id;           /* device << 16 | vendor */
     uint32_t minor;                   /* /dev/nvidia<minor> */

@@ -100,9 +100,10 @@ int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret, struct sl_e
 static bool info_equal(const struct sl_gpu_info *a, const struct sl_gpu_info *b)
 {
     return strcmp(a->uuid, b->uuid) == 0 && strcmp(a->name, b->name) == 0 &&
-           strcmp(a->pci_bus_id, b->pci_bus_id) == 0 && a->pci_device_id == b->pci_device_id &&
-           a->minor == b->minor && a->memory_total_bytes == b->memory_total_bytes &&
-           a->sm_count == b->sm_count && a->cc_major == b->cc_major && a->cc_minor == b->cc_minor &&
+           strcmp(a->brand, b->brand) == 0 && strcmp(a->pci_bus_id, b->pci_bus_id) == 0 &&
+           a->pci_device_id == b->pci_device_id && a->minor == b->minor &&
+           a->memory_total_bytes == b->memory_total_bytes && a->sm_count == b->sm_count &&
+           a->cc_major == b->cc_major && a->cc_minor == b->cc_minor &&
            a->numa_node == b->numa_node && a->mig_capable == b->mig_capable &&
            a->mig_enabled == b->mig_enabled && a->mig_slots == b->mig_slots;
 }

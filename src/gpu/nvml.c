@@ -190,6 +190,19 @@ static void info_location(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_in
     }
 }
 
+static void info_brand(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *out)
+{
+    /* By NVML's numbers. */
+    static const char *const names[] = {
+        "",          "Quadro",      "Tesla",     "NVS",        "Grid",      "GeForce",
+        "Titan",     "NvidiaVApps", "NvidiaVPC", "NvidiaVCS",  "NvidiaVWS", "NvidiaVGaming",
+        "QuadroRTX", "NvidiaRTX",   "Nvidia",    "GeForceRTX", "TitanRTX"};
+    unsigned int brand = 0;
+    if (NVML_CALL(g, NULL, nvmlDeviceGetBrand, dev, &brand) == 0 &&
+        brand < sizeof(names) / sizeof(names[0]))
+        (void)snprintf(out->brand, sizeof(out->brand), "%s", names[brand]);
+}
+
 static void info_mig(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *out)
 {
     unsigned int current = 0, pending = 0, slots = 0;
@@ -224,6 +237,7 @@ int sl_nvml_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct s
     unsigned int per_sm = cores_per_sm(out.cc_major, out.cc_minor);
     if (per_sm && NVML_CALL(g, NULL, nvmlDeviceGetNumGpuCores, dev, &cores) == 0)
         out.sm_count = cores / per_sm;
+    info_brand(g, dev, &out);
     info_location(g, dev, &out);
     info_mig(g, dev, &out);
     *ret = out;

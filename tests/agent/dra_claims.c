@@ -50,10 +50,12 @@ static json_t *claim_of(const char *results, const char *config)
     "\"parameters\":{\"apiVersion\":\"gpu.sluice.io/v1alpha1\",\"kind\":\"ShareConfig\"" more      \
     "}}}"
 
+static const struct sl_dra_names own = {.nvidia = false};
+
 static int parse(const char *results, const char *config, struct sl_claim *c, struct sl_err *err)
 {
     json_t *o = claim_of(results, config);
-    int rc = sl_claim_parse(o, "n1", UID, c, err);
+    int rc = sl_claim_parse(o, &own, "n1", UID, c, err);
     json_decref(o);
     return rc;
 }
@@ -117,7 +119,7 @@ static void test_idle(void **state)
         json_t *requests = json_loads(cases[i].requests, JSON_DECODE_ANY, NULL);
         assert_non_null(requests);
         json_object_set_new(o, "spec", json_pack("{s:{s:o}}", "devices", "requests", requests));
-        assert_int_equal(sl_claim_parse(o, "n1", UID, &c, NULL), 0);
+        assert_int_equal(sl_claim_parse(o, &own, "n1", UID, &c, NULL), 0);
         if (c.result[0].idle != cases[i].idle)
             fail_msg("%s", cases[i].requests);
         uint32_t before = c.result[0].share.limit_permille;
@@ -175,7 +177,7 @@ static void test_refusals(void **state)
                            &c, &err),
                      0);
     json_t *o = claim_of("[" SHARE "]", "[]");
-    assert_int_equal(sl_claim_parse(o, "n1", "other", &c, &err), -ESTALE);
+    assert_int_equal(sl_claim_parse(o, &own, "n1", "other", &c, &err), -ESTALE);
     json_decref(o);
 }
 

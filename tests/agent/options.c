@@ -52,6 +52,14 @@ static void precedence(void **state)
     assert_int_equal(opt.names, 5);
     sl_agent_options_clear(&opt);
     assert_int_equal(parse_in(env, "--metrics-names=prometheus", (char *)NULL), -EINVAL);
+    assert_int_equal(
+        parse_in(env, "--dra-driver=gpu.nvidia.com", "--consumable-shares=4", (char *)NULL), 0);
+    assert_true(opt.dra_names.nvidia);
+    assert_int_equal(opt.dra_names.count, 4);
+    sl_agent_options_clear(&opt);
+    assert_int_equal(parse("--dra-driver=gpu.nvidia.com"), -EINVAL); /* without --dra */
+    assert_int_equal(parse_in(env, "--dra-driver=gpu.example.com", (char *)NULL), -EINVAL);
+    assert_int_equal(parse_in(env, "--consumable-shares=memory", (char *)NULL), -EINVAL);
     assert_int_equal(parse_in(env, "--dra=false", "--state-dir", "/a", "--labels=0", (char *)NULL),
                      0);
     assert_string_equal(opt.node_name, "from-env");

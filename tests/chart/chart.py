@@ -213,6 +213,22 @@ class Rendered(unittest.TestCase):
         self.assertNotIn("sluice-system", text)
         self.assertEqual(self.objects(text), self.objects(self.template(values).replace("sluice-system", "gpus")))
 
+    def test_consumable_shares_and_the_operators_label_reach_the_agent(self):
+        thing = self.objects(self.template({"strategy": "dra", "agent": {
+            "nvidiaClaims": True, "consumableShares": "4", "gpuOperator": True, "nodeSelector": {"a": "b"}}}))
+        pod = thing["DaemonSet", "sluiced"]["spec"]["template"]["spec"]
+        env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+        self.assertEqual((env["SLUICE_DRA_DRIVER"], env["CONSUMABLE_SHARES"]), ("gpu.nvidia.com", "4"))
+        self.assertEqual(pod["nodeSelector"], {"a": "b", "nvidia.com/gpu.deploy.device-plugin": "true"})
+
+    def test_values_without_an_effect_are_refused(self):
+        for values, words in (({"agent": {"nvidiaClaims": True}}, "set strategy=dra"),
+                              ({"strategy": "dra", "agent": {"consumableShares": "memory"}}, "agent.nvidiaClaims=true"),
+                              ({"strategy": "dra", "agent": {"nvidiaClaims": True, "consumableShares": "0"}}, "consumableShares")):
+            done = self.helm("template", "sluice", str(CHART), *HELM_ARGS, values=values, ok=False)
+            self.assertNotEqual(done.returncode, 0, values)
+            self.assertIn(words, done.stderr)
+
     def test_values_reach_the_objects(self):
         thing = self.objects(self.template({
             "config": {"version": "v1", "flags": {"migStrategy": "none"}}, "configs": {"a.yaml": "version: v1\n", "b": {"version": "v1"}},

@@ -173,6 +173,30 @@ static void test_claims(void **state)
     json_decref(slice);
 }
 
+/* The driver under NVIDIA's name: its own attributes have their domain, and decide. */
+static void test_claims_under_nvidias_name(void **state)
+{
+    (void)state;
+    struct sl_claims c = {.size_count = 0};
+    json_t *slice =
+        quoted("{'metadata':{'name':'s'},'spec':{'driver':'gpu.nvidia.com','pool':{'name':'n1'},'"
+               "devices':["
+               "{'attributes':{'type':{'string':'gpu'},'gpu.sluice.io/type':{'string':'share'}},"
+               "'capacity':{'memory':{'value':'80Gi'}}},"
+               "{'attributes':{'type':{'string':'whole'},'gpu.sluice.io/type':{'string':'gpu'}},"
+               "'capacity':{'memory':{'value':'80Gi'}}}]}}");
+    json_t *held =
+        quoted("{'metadata':{'uid':'a'},'status':{'allocation':{'devices':{'results':[{'driver':"
+               "'gpu.nvidia.com','pool':'n1','consumedCapacity':{'memory':'40Gi'}}]}}}}");
+    assert_int_equal(sl_claims_slice_set(&c, slice, NULL), 0);
+    assert_true(c.size_count == 1 && c.size_mib[0] == 81920);
+    sl_claims_claim_set(&c, held);
+    assert_int_equal(sl_claims_fullness(&c, "n1"), 500);
+    sl_claims_free(&c);
+    json_decref(slice);
+    json_decref(held);
+}
+
 static void test_quantities(void **state)
 {
     (void)state;
@@ -204,8 +228,8 @@ static void test_quantities(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quota), cmocka_unit_test(test_unasked),
-                                       cmocka_unit_test(test_claims),
-                                       cmocka_unit_test(test_quantities)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quota), cmocka_unit_test(test_unasked), cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_claims_under_nvidias_name), cmocka_unit_test(test_quantities)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

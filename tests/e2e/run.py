@@ -34,9 +34,11 @@ import test_dra_four  # noqa: F401
 import test_dra_rights  # noqa: F401
 import test_dialects  # noqa: F401
 import test_page  # noqa: F401
+import test_nvidia_claims  # noqa: F401
 import test_schedulers  # noqa: F401
 import test_vm  # noqa: F401
 import test_chart  # noqa: F401
+import test_operator  # noqa: F401
 import test_upgrade  # noqa: F401
 import test_uninstall  # noqa: F401
 import test_switch  # noqa: F401
@@ -115,7 +117,7 @@ def main(work):
 if __name__ == "__main__":
     options = arguments()
     if options.list:
-        print("\n".join(n + (f"  (--gpus h200x{f.cards})" if hasattr(f, "cards") else "") for n, f in TESTS))
+        print("\n".join(n + (f"  (--gpus {f.gpus})" if hasattr(f, "cards") else "") for n, f in TESTS))
         sys.exit(0)
     if not [n for n, _ in TESTS if fnmatch.fnmatch(n, options.only)]:
         raise SystemExit(f"e2e: no test is called {options.only!r}: see --list")

@@ -314,7 +314,7 @@ def register():
             test(f"dialects.{way}.{name}")(lambda w, f=function, way=way: f(w, way))
         for name, function in (("hami_gputype", hami_type), ("hami_two_gpus", hami_two),
                                ("volcano_two_gpus", volcano_two), ("hami_percentage_of_two", hami_percentage_of_two)):
-            test(f"dialects.{way}.{name}")(cards(2)(lambda w, f=function, way=way: f(w, way)))
+            test(f"dialects.{way}.{name}")(cards(2, "a100-80g,h200")(lambda w, f=function, way=way: f(w, way)))
 
 
 register()

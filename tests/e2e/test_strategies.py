@@ -277,7 +277,7 @@ def mig_single(w):
 
 
 @test("mig-single.a_card_left_out_is_an_event")
-@cards(2)
+@cards(2, "a100-80g,h200")
 def left_out(w):
     """An A100 with instances and an H200 without under `single`: the Node says that the H200 is not offered."""
     w.clean()

@@ -25,10 +25,11 @@ def test(name):
     return add
 
 
-def cards(count):
-    """For a test of a node with so many GPUs (run.py --gpus); the others are for nodes with one."""
+def cards(count, gpus=None):
+    """For a test of a node with so many GPUs, or with these (run.py --gpus); the others are for nodes with one."""
     def mark(function):
         function.cards = count
+        function.gpus = gpus or f"h200x{count}"
         return function
     return mark
 

@@ -6,13 +6,13 @@
 #include "agent/dra/claim.h"
 #include "fuzz.h"
 
-static void check_claim(const json_t *object)
+static void check_claim(const json_t *object, const struct sl_dra_names *names)
 {
     static struct sl_claim c;
     struct sl_err err = SL_ERR_INIT;
     const char *uid =
         json_string_value(json_object_get(json_object_get(object, "metadata"), "uid"));
-    int rc = sl_claim_parse(object, "node-1", uid ? uid : "", &c, &err);
+    int rc = sl_claim_parse(object, names, "node-1", uid ? uid : "", &c, &err);
     if (rc < 0) {
         FUZZ_CHECK(err.code < 0 && err.msg[0] != '\0');
         return;
@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(text);
     json_t *object = json_loadb((const char *)data, size, 0, NULL);
     if (object)
-        check_claim(object);
+        for (int nvidia = 0; nvidia < 2; nvidia++)
+            check_claim(object, &(struct sl_dra_names){.nvidia = nvidia});
     json_decref(object);
     return 0;
 }

@@ -64,7 +64,8 @@ struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
 
 /* --- fields: one table for writing and reading --- */
 
-enum field_type { TEXT, U32, U64, FLAG, WORD };
+/* LATER: a U32 that earlier agents did not write; 0 where it is not. */
+enum field_type { TEXT, U32, U64, FLAG, WORD, LATER };
 struct field {
     const char *name;
     enum field_type type;
@@ -81,6 +82,7 @@ static const struct field device_fields[] = {
     D(U64, "resizedMemoryBytes", resized.memory_bytes),
     D(U32, "resizedCoresPermille", resized.cores_permille),
     D(U32, "resizedLimitPermille", resized.limit_permille),
+    D(LATER, "timeslice", timeslice),
     D(WORD, "mig", mig),
     D(U32, "migProfileID", mig_profile_id),
     D(U32, "migStart", mig_start),
@@ -117,6 +119,7 @@ static json_t *write_field(const struct field *f, const void *base)
         memcpy(&u64, at, sizeof(u64));
         return json_integer((json_int_t)u64);
     case U32:
+    case LATER:
     case WORD: /* enums are ints here */
         memcpy(&u32, at, sizeof(u32));
         return json_integer((json_int_t)u32);
@@ -146,9 +149,10 @@ static bool read_field(const struct field *f, const json_t *object, void *base)
     case WORD:
         memcpy(at, &u32, sizeof(u32));
         return json_is_integer(v) && n >= 0 && n < 8;
+    case LATER:
     case U32:
         memcpy(at, &u32, sizeof(u32));
-        return json_is_integer(v) && n >= 0 && n <= UINT32_MAX;
+        return (f->type == LATER && !v) || (json_is_integer(v) && n >= 0 && n <= UINT32_MAX);
     }
     return false;
 }

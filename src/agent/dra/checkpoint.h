@@ -37,9 +37,10 @@ struct sl_prepared_since {
 struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
-    char tenant[SL_NAME_MAX];       /* in the arbiter; "": none */
-    struct sl_share share;          /* as allocated; of a whole device, only the GPU */
+    char tenant[SL_NAME_MAX]; /* in the arbiter; "": none */
+    struct sl_share share;    /* as allocated; of a whole device, only the GPU */
     struct sl_resize resized; /* the changes since then */
+    uint32_t timeslice;       /* of a whole card: the interval to set, 1 to 3; 0: the driver's */
     enum sl_prepared_mig mig;
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once the instance is made or found */

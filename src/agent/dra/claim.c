@@ -15,39 +15,95 @@ static bool copy(char *to, size_t size, const char *from)
     return (size_t)snprintf(to, size, "%s", from) < size;
 }
 
-/* Is a config for this request? A config without names is for all requests; a name may include a subrequest's name. */
-static bool concerns(const json_t *config, const char *full, const char *request)
+/* A claim as it is read. */
+struct parsing {
+    const struct sl_dra_names *names;
+    const json_t *results, *configs, *requests;
+    const char *name_space;
+};
+
+/* Does the config name the request? A name may include a subrequest's name. */
+static bool names_request(const json_t *config, const char *full)
 {
     const json_t *names = json_object_get(config, "requests");
-    size_t n = json_array_size(names);
-    for (size_t i = 0; i < n; i++) {
+    size_t n = strcspn(full, "/");
+    for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
-        if (name && (strcmp(name, full) == 0 || strcmp(name, request) == 0))
+        if (name && (strcmp(name, full) == 0 || (strncmp(name, full, n) == 0 && !name[n])))
             return true;
     }
-    return n == 0;
+    return false;
+}
+
+/* Is a config for this request? A config without names is for all requests. */
+static bool concerns(const json_t *config, const char *full)
+{
+    return json_array_size(json_object_get(config, "requests")) == 0 || names_request(config, full);
+}
+
+/* The place of a result among those that the config is for. */
+static size_t place_of(const struct parsing *p, const json_t *config, const json_t *result)
+{
+    size_t i, place = 0;
+    const json_t *r;
+    json_array_foreach(p->results, i, r)
+    {
+        if (r == result)
+            break;
+        place += concerns(config, sl_jget_text(r, "request"));
+    }
+    return place;
+}
+
+/* NVIDIA's parameters in a claim whose device is ours under our own name: somebody changed the class and left them.
+ * They may be right where a request has alternatives, or where the claim has devices of both drivers. */
+static bool forgotten(const struct parsing *p, const json_t *config, const char *full)
+{
+    size_t i;
+    const json_t *r;
+    bool others = strchr(full, '/') != NULL;
+    json_array_foreach(p->results, i, r) others |=
+        strcmp(sl_jget_text(r, "driver"), SL_DRA_DRIVER) != 0;
+    return names_request(config, full) ? !strchr(full, '/') : !others;
+}
+
+/* A config of NVIDIA's driver. */
+static int read_nvidia(const struct parsing *p, const json_t *config, const json_t *result,
+                       struct sl_claim_result *r, struct sl_err *err)
+{
+    const char *full = sl_jget_text(result, "request");
+    const json_t *parameters = json_object_get(json_object_get(config, "opaque"), "parameters");
+    if (p->names->nvidia)
+        return sl_nvidia_config_apply(parameters, names_request(config, full),
+                                      place_of(p, config, result), r, err);
+    if (!forgotten(p, config, full))
+        return 0;
+    return sl_err_set(err, -EINVAL, SL_E_NVIDIA_UNSERVED, r->device);
 }
 
 /* The class's config first, then the claim's config over it. */
-static int read_config(const json_t *configs, const char *name_space, const char *full,
-                       struct sl_claim_result *r, struct sl_err *err)
+static int read_config(const struct parsing *p, const json_t *result, struct sl_claim_result *r,
+                       struct sl_err *err)
 {
     static const char *const sources[] = {"FromClass", "FromClaim"};
     bool said = false;
     for (size_t s = 0; s < 2; s++) {
-        const struct sl_share_reader reader = {name_space, s == 0 ? &r->allow : NULL};
-        for (size_t i = 0; i < json_array_size(configs); i++) {
-            const json_t *c = json_array_get(configs, i);
+        const struct sl_share_reader reader = {p->name_space, s == 0 ? &r->allow : NULL};
+        for (size_t i = 0; i < json_array_size(p->configs); i++) {
+            const json_t *c = json_array_get(p->configs, i);
             const json_t *opaque = json_object_get(c, "opaque");
+            const char *driver = sl_jget_text(opaque, "driver");
+            bool own = strcmp(driver, SL_DRA_DRIVER) == 0;
             if (strcmp(sl_jget_text(c, "source"), sources[s]) != 0 ||
-                strcmp(sl_jget_text(opaque, "driver"), SL_DRA_DRIVER) != 0 ||
-                !concerns(c, full, r->request))
+                (!own && strcmp(driver, SL_NVIDIA_DRIVER) != 0) ||
+                !concerns(c, sl_jget_text(result, "request")))
                 continue;
-            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader,
-                                           &r->share, err);
+            int rc = own ? sl_share_config_apply(json_object_get(opaque, "parameters"), &reader,
+                                                 &r->share, err)
+                         : read_nvidia(p, c, result, r, err);
             if (rc < 0)
                 return sl_err_wrap(err, "request %s", r->request);
-            said |= s == 1;
+            said |= own && s == 1;
         }
         if (s == 0)
             r->by_class = r->share;
@@ -60,8 +116,8 @@ static int read_config(const json_t *configs, const char *name_space, const char
     return 0;
 }
 
-/* Does the request say how much time it wants? "gpu" or, of alternatives, "gpu/small". */
-static bool names_cores(const json_t *requests, const char *full)
+/* Does the request say how much it wants of this capacity? "gpu" or, of alternatives, "gpu/small". */
+static bool names_capacity(const json_t *requests, const char *full, const char *capacity)
 {
     size_t n = strcspn(full, "/"), i, k;
     const json_t *request, *one;
@@ -78,20 +134,55 @@ static bool names_cores(const json_t *requests, const char *full)
         }
         if (asked)
             return json_object_get(json_object_get(json_object_get(asked, "capacity"), "requests"),
-                                   "cores") != NULL;
+                                   capacity) != NULL;
     }
     return true; /* no such request: what was allocated is all we know */
 }
 
-/* The device; for a share, the amounts that the scheduler subtracted from the card; then the configs. */
-static int read_result(const json_t *result, const json_t *configs, const json_t *requests,
-                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
+/* NVIDIA's consumable shares: nobody scales memory and time by their number. */
+static int check_shares(const struct parsing *p, const json_t *result, struct sl_claim_result *r,
+                        struct sl_err *err)
+{
+    uint64_t n = 1;
+    const char *full = sl_jget_text(result, "request");
+    const char *text = sl_jget_text(json_object_get(result, "consumedCapacity"), "shares");
+    int rc = text[0] ? sl_quantity_read(text, 0, &n, err) : 0;
+    if (rc < 0 || n <= 1 ||
+        (names_capacity(p->requests, full, "memory") && names_capacity(p->requests, full, "cores")))
+        return rc;
+    return sl_err_set(err, -EINVAL, SL_E_NVIDIA_SHARES, r->request, (unsigned)n);
+}
+
+/* The amounts that the scheduler subtracted from the card. */
+static int read_share(const struct parsing *p, const json_t *result, struct sl_claim_result *r,
+                      struct sl_err *err)
 {
     const json_t *capacity = json_object_get(result, "consumedCapacity");
     const char *memory = sl_jget_text(capacity, "memory"), *cores = sl_jget_text(capacity, "cores");
+    uint64_t permille = 0;
+    bool unlimited = p->names->consumable == SL_CONSUMABLE_UNLIMITED;
+    if (!copy(r->share_id, sizeof(r->share_id), sl_jget_text(result, "shareID")) ||
+        !r->share_id[0] || !memory[0] || !cores[0])
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_SHARE, r->device);
+    int rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
+    if (rc == 0)
+        rc = sl_quantity_read(cores, 1, &permille, err);
+    if (rc < 0)
+        return sl_err_wrap(err, "request %s", r->request);
+    if (permille > 1000 || (!unlimited && (permille == 0 || r->share.memory_bytes == 0)))
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
+    r->share.cores_permille = (uint32_t)permille;
+    if (unlimited) /* unless a ShareConfig says otherwise */
+        r->share.strategy = SL_SHARE_TIME_SLICING;
+    return check_shares(p, result, r, err);
+}
+
+/* The device; for a share, its amounts; then the configs. */
+static int read_result(const struct parsing *p, const json_t *result, struct sl_claim_result *r,
+                       struct sl_err *err)
+{
     const char *full = sl_jget_text(result, "request");
     size_t n = strcspn(full, "/");
-    uint64_t permille = 0;
     if (n == 0 || n >= sizeof(r->request) ||
         !copy(r->device, sizeof(r->device), sl_jget_text(result, "device")))
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
@@ -102,20 +193,14 @@ static int read_result(const json_t *result, const json_t *configs, const json_t
     if (rc < 0)
         return rc;
     if (r->name.kind != SL_DEVICE_SHARE || r->admin)
-        return read_config(configs, name_space, full, r, err);
-    if (!copy(r->share_id, sizeof(r->share_id), sl_jget_text(result, "shareID")) ||
-        !r->share_id[0] || !memory[0] || !cores[0])
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_SHARE, r->device);
-    rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
+        return read_config(p, result, r, err);
+    rc = read_share(p, result, r, err);
     if (rc == 0)
-        rc = sl_quantity_read(cores, 1, &permille, err);
-    if (rc < 0)
-        return sl_err_wrap(err, "request %s", r->request);
-    if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
-    r->share.cores_permille = (uint32_t)permille;
-    rc = read_config(configs, name_space, full, r, err);
-    r->idle = !r->share.limit_permille && !names_cores(requests, full);
+        rc = read_config(p, result, r, err);
+    if (rc == 0 && r->share.strategy != SL_SHARE_TIME_SLICING &&
+        (r->share.cores_permille == 0 || r->share.memory_bytes == 0))
+        rc = sl_err_set(err, -EINVAL, SL_E_NVIDIA_UNLIMITED, r->request);
+    r->idle = !r->share.limit_permille && !names_capacity(p->requests, full, "cores");
     return rc;
 }
 
@@ -140,9 +225,10 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
     return 0;
 }
 
-int sl_claim_parse(const json_t *object, const char *pool, const char *uid, struct sl_claim *ret,
-                   struct sl_err *err)
+int sl_claim_parse(const json_t *object, const struct sl_dra_names *names, const char *pool,
+                   const char *uid, struct sl_claim *ret, struct sl_err *err)
 {
+    const char *driver = sl_dra_driver(names);
     *ret = (struct sl_claim){0};
     int rc = read_header(object, uid, ret, err);
     if (rc < 0)
@@ -150,13 +236,14 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
     const json_t *devices = json_object_get(
         json_object_get(json_object_get(object, "status"), "allocation"), "devices");
     const json_t *results = json_object_get(devices, "results");
-    const json_t *requests =
-        json_object_get(json_object_get(json_object_get(object, "spec"), "devices"), "requests");
+    const json_t *asked = json_object_get(json_object_get(object, "spec"), "devices");
+    const struct parsing p = {names, results, json_object_get(devices, "config"),
+                              json_object_get(asked, "requests"), ret->name_space};
     if (!json_array_size(results))
         return sl_err_set(err, -EAGAIN, SL_E_CLAIM_UNALLOCATED, ret->name_space, ret->name);
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *r = json_array_get(results, i);
-        if (strcmp(sl_jget_text(r, "driver"), SL_DRA_DRIVER) != 0)
+        if (strcmp(sl_jget_text(r, "driver"), driver) != 0)
             continue;
         if (strcmp(sl_jget_text(r, "pool"), pool) != 0)
             return sl_err_set(err, -EINVAL, SL_E_CLAIM_OTHER_NODE, ret->name_space, ret->name,
@@ -164,8 +251,7 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
         if (ret->result_count == SL_CLAIM_RESULTS)
             return sl_err_set(err, -E2BIG, SL_E_CLAIM_DEVICES, ret->name_space, ret->name,
                               SL_CLAIM_RESULTS);
-        rc = read_result(r, json_object_get(devices, "config"), requests, ret->name_space,
-                         &ret->result[ret->result_count], err);
+        rc = read_result(&p, r, &ret->result[ret->result_count], err);
         if (rc < 0)
             return rc;
         struct sl_claim_result *x = &ret->result[ret->result_count];
@@ -176,9 +262,14 @@ int sl_claim_parse(const json_t *object, const char *pool, const char *uid, stru
         ret->result_count++;
     }
     if (ret->result_count == 0)
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_DEVICE, ret->name_space, ret->name,
-                          SL_DRA_DRIVER);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_DEVICE, ret->name_space, ret->name, driver);
     return 0;
+}
+
+/* Is it one tenant with what its container has of the same kind: a share, or a card by MPS? */
+static bool is_tenant(const struct sl_claim_result *r)
+{
+    return !r->admin && (r->name.kind == SL_DEVICE_SHARE || r->share.strategy == SL_SHARE_MPS);
 }
 
 bool sl_claim_several(const struct sl_claim *claim)
@@ -186,7 +277,7 @@ bool sl_claim_several(const struct sl_claim *claim)
     const struct sl_claim_result *first = NULL;
     for (size_t i = 0; i < claim->result_count; i++) {
         const struct sl_claim_result *r = &claim->result[i];
-        if (r->name.kind != SL_DEVICE_SHARE || r->admin)
+        if (!is_tenant(r))
             continue;
         if (first && first->group != r->group)
             return true;
@@ -233,8 +324,7 @@ static void join_container(struct sl_claim *claim, const json_t *pod, const json
     struct sl_claim_result *first = NULL;
     for (size_t i = 0; i < claim->result_count; i++) {
         struct sl_claim_result *r = &claim->result[i];
-        if (!uses_request(pod, container, claim->name, r->request) ||
-            r->name.kind != SL_DEVICE_SHARE || r->admin)
+        if (!uses_request(pod, container, claim->name, r->request) || !is_tenant(r))
             continue;
         if (!first)
             first = r;

@@ -19,7 +19,8 @@
 #define SL_K8S_NAME      254
 
 struct sl_claim_result {
-    char request[64]; /* without a subrequest's name, as kubelet wants it */
+    uint32_t timeslice; /* GpuConfig: the interval that a whole card is set to; 0: the driver's */
+    char request[64];   /* without a subrequest's name, as kubelet wants it */
     char device[SL_DEVICE_NAME_SIZE];
     char share_id[SL_UID_SIZE]; /* "" for whole devices */
     bool admin;                 /* admin access: observes only, takes nothing */
@@ -47,8 +48,8 @@ struct sl_claim {
  * Reads the claim that kubelet named (namespace, name, uid) from the API's object. Errors are for the pod's owner:
  * -ESTALE another claim of that name, -EAGAIN not allocated (any more), -EINVAL something to change.
  */
-int sl_claim_parse(const json_t *object, const char *pool, const char *uid, struct sl_claim *ret,
-                   struct sl_err *err) SL_MUST_CHECK;
+int sl_claim_parse(const json_t *object, const struct sl_dra_names *names, const char *pool,
+                   const char *uid, struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* Has the claim shares of more than one request? Then it matters which container uses which request. */
 bool sl_claim_several(const struct sl_claim *claim);
@@ -73,5 +74,14 @@ struct sl_share_reader {
 /* Lays one ShareConfig over `share`: the fields that it sets are replaced. Untouched on error. */
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
                           struct sl_share *share, struct sl_err *err) SL_MUST_CHECK;
+
+/* --- nvidia_config.c: the opaque parameters of NVIDIA's driver --- */
+
+#define SL_NVIDIA_API_VERSION "resource.nvidia.com/v1beta1"
+/* Takes a GpuConfig or MigDeviceConfig over into the result; it replaces an earlier one. `named`: the config names the
+ * request; otherwise it may be for a device of another kind, and is no concern of this one. `place`: of this device
+ * among those that the config is for. */
+int sl_nvidia_config_apply(const json_t *parameters, bool named, size_t place,
+                           struct sl_claim_result *r, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

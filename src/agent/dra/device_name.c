@@ -10,6 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *sl_dra_driver(const struct sl_dra_names *names)
+{
+    return names->nvidia ? SL_NVIDIA_DRIVER : SL_DRA_DRIVER;
+}
+
+int sl_dra_consumable_parse(const char *text, struct sl_dra_names *names, struct sl_err *err)
+{
+    static const char *const words[] = {[SL_CONSUMABLE_DISABLED] = "disabled",
+                                        [SL_CONSUMABLE_MEMORY] = "memory",
+                                        [SL_CONSUMABLE_UNLIMITED] = "unlimited"};
+    char *end;
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(text, words[i]) == 0) {
+            names->consumable = (enum sl_consumable)i;
+            return 0;
+        }
+    unsigned long n = isdigit((unsigned char)text[0]) ? strtoul(text, &end, 10) : 0;
+    if (n < 1 || n > 100 || *end)
+        return sl_err_set(err, -EINVAL, SL_E_CONSUMABLE, text);
+    names->consumable = SL_CONSUMABLE_COUNT;
+    names->count = (unsigned)n;
+    return 0;
+}
+
 void sl_device_profile_word(const char *profile, char *buf, size_t size)
 {
     size_t n = 0;

@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "container/cdi.h"
@@ -20,6 +23,7 @@
 #include "base/xalloc.h"
 
 #define STANDBY_NS (100 * SL_NS_PER_MS)
+#define FORMER_NS  (500 * SL_NS_PER_MS)
 
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
 {
@@ -94,7 +98,8 @@ void sl_dra_republish(struct sl_dra *dra)
                                        .ours = ours,
                                        .data = &owner[i]};
     }
-    struct sl_slices_options opt = {.node_name = dra->opt.node_name,
+    struct sl_slices_options opt = {.names = dra->opt.names,
+                                    .node_name = dra->opt.node_name,
                                     .node_uid = dra->node_uid,
                                     .inv = dra->inv,
                                     .gpu = gpu,
@@ -260,23 +265,86 @@ static int open_lock(struct sl_dra *dra, struct sl_err *err)
     return 0;
 }
 
+static void former_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, former_timer);
+    if (!sl_slices_publish_current(dra->former)) {
+        sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + FORMER_NS);
+        return;
+    }
+    sl_slices_publish_destroy(dra->former);
+    dra->former = NULL;
+}
+
+/* Slices under the name that an earlier agent had would offer the same devices once more. */
+static int end_former(struct sl_dra *dra, struct sl_err *err)
+{
+    struct sl_dra_names other = {.nvidia = !dra->opt.names.nvidia};
+    int rc = sl_slices_publish_create(dra->loop, dra->kube, sl_dra_driver(&other),
+                                      dra->opt.node_name, true, &dra->former, err);
+    if (rc < 0)
+        return rc;
+    sl_slices_publish_want(dra->former, json_array());
+    sl_timer_set(dra->loop, &dra->former_timer, sl_loop_now(dra->loop) + FORMER_NS);
+    return 0;
+}
+
 /* We have the lock: from here on this is the node's driver. */
 static int take_over(struct sl_dra *dra, struct sl_err *err)
 {
     int rc = sl_checkpoint_load(dra->opt.state_dir, &dra->checkpoint, err);
     if (rc == 0 && dra->kube)
-        rc = sl_slices_publish_create(dra->loop, dra->kube, SL_DRA_DRIVER, dra->opt.node_name,
-                                      &dra->publisher, err);
+        rc = end_former(dra, err);
+    if (rc == 0 && dra->kube)
+        rc = sl_slices_publish_create(dra->loop, dra->kube, sl_dra_driver(&dra->opt.names),
+                                      dra->opt.node_name, false, &dra->publisher, err);
     if (rc == 0 && dra->kube)
         ask_node(dra);
     return rc < 0 ? rc : sl_dra_serve(dra, err);
+}
+
+/* Does something answer at this socket? */
+static bool answers(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if ((size_t)snprintf(to.sun_path, sizeof(to.sun_path), "%s", path) >= sizeof(to.sun_path))
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
+    if (fd >= 0)
+        (void)close(fd);
+    return yes;
+}
+
+/* NVIDIA's driver on this node, by the socket that it registers with. Two drivers would give out each GPU twice. */
+static bool name_taken(struct sl_dra *dra)
+{
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    bool taken = false;
+    if (!dra->opt.names.nvidia)
+        return false;
+    (void)snprintf(pattern, sizeof(pattern), "%s/" SL_NVIDIA_DRIVER "*.sock",
+                   dra->opt.registry_dir);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            taken |= answers(found.gl_pathv[i]);
+    globfree(&found);
+    if (taken && !dra->taken_told) {
+        struct sl_err err = SL_ERR_INIT;
+        (void)sl_err_set(&err, -EBUSY, SL_E_DRA_NAME_TAKEN);
+        if (dra->ops.name_taken)
+            dra->ops.name_taken(dra->data, err.msg);
+    }
+    dra->taken_told = taken;
+    return taken;
 }
 
 static void standby_fired(struct sl_timer *t)
 {
     struct sl_dra *dra = sl_container_of(t, struct sl_dra, standby);
     struct sl_err err = SL_ERR_INIT;
-    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0 || name_taken(dra)) {
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + STANDBY_NS);
         return;
     }
@@ -297,11 +365,13 @@ static int begin(struct sl_dra *dra, struct sl_err *err)
     int rc = open_lock(dra, err);
     if (rc < 0)
         return rc;
-    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) == 0)
+    bool locked = flock(dra->lock_fd, LOCK_EX | LOCK_NB) == 0;
+    if (locked && !name_taken(dra))
         return take_over(dra, err);
-    if (errno != EWOULDBLOCK)
+    if (!locked && errno != EWOULDBLOCK)
         return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->opt.state_dir);
-    sl_info("another agent serves this node: this agent waits until it ends");
+    if (!locked)
+        sl_info("another agent serves this node: this agent waits until it ends");
     sl_timer_set(dra->loop, &dra->standby, sl_loop_now(dra->loop) + STANDBY_NS);
     return 0;
 }
@@ -318,6 +388,7 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
     dra->data = data;
     dra->lock_fd = -1;
     dra->standby.fire = standby_fired;
+    dra->former_timer.fire = former_fired;
     sl_dra_prepare_init(dra);
     int rc = take_options(dra, options, err);
     if (rc == 0)
@@ -346,6 +417,8 @@ void sl_dra_destroy(struct sl_dra *dra)
     sl_dra_resize_end(dra);
     sl_dra_forget_ops(dra);
     sl_slices_publish_destroy(dra->publisher);
+    sl_slices_publish_destroy(dra->former);
+    sl_timer_stop(dra->loop, &dra->former_timer);
     sl_checkpoint_clear(&dra->checkpoint);
     if (dra->lock_fd >= 0)
         (void)close(dra->lock_fd);

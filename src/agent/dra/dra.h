@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The DRA driver gpu.sluice.io: registers with kubelet, publishes this node's ResourceSlices, and prepares allocated
+ * The DRA driver gpu.sluice.io, or gpu.nvidia.com in the place of NVIDIA's: registers with kubelet, publishes this node's ResourceSlices, and prepares allocated
  * claims: lease, MIG instance, CDI spec. The checkpoint has every step before and after it is taken: whenever this
  * process ends, a claim is either prepared or gone.
  *
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "agent/cards/devices.h"
+#include "agent/dra/device_name.h"
 #include "container/driver.h"
 #include "container/edits.h"
 #include "base/loop.h"
@@ -43,9 +44,12 @@ struct sl_dra_ops {
     void (*event)(void *data, const struct sl_dra_event *event); /* may be NULL */
     /* The standby is over: the older agent has ended. May be NULL. */
     void (*took_over)(void *data);
+    /* Another program serves our name on this node; this driver waits for its end. One sentence. May be NULL. */
+    void (*name_taken)(void *data, const char *message);
 };
 
 struct sl_dra_options {
+    struct sl_dra_names names;
     const char *node_name;
     const char *instance;   /* the agent pod's UID, in the sockets' names: two agents overlap in an
                              * upgrade. NULL: there is one agent */

@@ -58,9 +58,11 @@ static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, str
         return rc;
     /* The daemon knows an upper bound only. */
     (void)snprintf(text, sizeof(text), "%u", (now.limit_permille + 9) / 10);
-    sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text);
+    if (now.limit_permille) /* of a whole card, where its claim names it */
+        sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text);
     (void)snprintf(text, sizeof(text), "0=%lluM", (unsigned long long)(now.memory_bytes >> 20));
-    sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);
+    if (now.memory_bytes)
+        sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);
     return 0;
 }
 
@@ -75,7 +77,7 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
     if (d->mig != SL_MIG_NO)
         return mig_edits(dra, gpu, d, e, err);
     int rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
-    if (rc == 0 && d->share_id[0] && d->share.strategy == SL_SHARE_MPS)
+    if (rc == 0 && !d->admin && d->share.strategy == SL_SHARE_MPS)
         rc = mps_edits(dra, d, e, err);
     /* The request's other devices come with this one; its tenant is mounted once. */
     if (rc == 0 && sl_dra_first_of_tenant(p, i)) {

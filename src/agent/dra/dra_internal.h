@@ -72,6 +72,10 @@ struct sl_dra {
     char node_uid[SL_UID_SIZE];
     struct sl_kube_call *node_call;
     struct sl_slices_publisher *publisher;
+    /* Takes the slices of the other name away, from before the name was changed: they offer the same devices. NULL: done */
+    struct sl_slices_publisher *former;
+    struct sl_timer former_timer;
+    bool taken_told; /* another program has our name, and that is told */
 
     struct health_stream *streams;
     struct sl_timer health_timer;
@@ -181,6 +185,10 @@ void sl_dra_op_prepare(struct op *op);
 void sl_dra_op_wait_fired(struct sl_timer *t);
 void sl_dra_tell_fired(struct sl_timer *t);
 void sl_dra_op_unprepare(struct op *op); /* also undoes a prepare that failed */
+
+/* timeslice.c: blocks. interval: 0 the driver's own, 1 short, 2 medium, 3 long. */
+int sl_dra_timeslice(const char *driver_root, const char *uuid, uint32_t interval,
+                     struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_rpc.c */
 int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;

@@ -7,6 +7,7 @@
 #include "agent/dra/dra_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct mig_job {
     char uid[SL_UID_SIZE];
     bool whole_cards; /* cards wanted whole or shared have MIG on: turn it off */
     bool changed;
+    char driver_root[PATH_MAX]; /* to set intervals of time-slicing */
     size_t count;
     struct sl_prepared_device device[];
 };
@@ -67,6 +69,8 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
 {
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *d = &p->device[i];
+        if (work != MIG_LOOK && d->timeslice)
+            return true;
         if (work == MIG_LOOK && d->mig_size && d->mig == SL_MIG_NO)
             return true;
         if (work == MIG_MAKE && (d->mig == SL_MIG_PLANNED || wants_card(dra, d)))
@@ -168,8 +172,12 @@ static int make(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_device
     int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
     if (rc < 0)
         return rc;
-    if (d->mig != SL_MIG_PLANNED)
-        return j->whole_cards ? set_mode(gpu, card, false, &j->changed, err) : 0;
+    if (d->mig != SL_MIG_PLANNED) {
+        rc = j->whole_cards ? set_mode(gpu, card, false, &j->changed, err) : 0;
+        if (rc == 0 && d->timeslice)
+            rc = sl_dra_timeslice(j->driver_root, d->share.gpu, d->timeslice, err);
+        return rc;
+    }
     rc = set_mode(gpu, card, true, &j->changed, err);
     if (rc < 0)
         return sl_err_wrap(err, "cannot turn MIG on for %s", d->device);
@@ -189,6 +197,10 @@ static int unmake(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_devi
 {
     size_t card;
     struct sl_gpu_mig_info m;
+    struct sl_err why = SL_ERR_INIT;
+    /* A card that is gone or hangs must not keep the claim. */
+    if (d->timeslice && sl_dra_timeslice(j->driver_root, d->share.gpu, 0, &why) < 0)
+        sl_warn("%s keeps its interval of time-slicing: %s", d->device, why.msg);
     if (d->mig != SL_MIG_PLANNED && d->mig != SL_MIG_MADE)
         return 0;
     int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
@@ -250,6 +262,8 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
     j->done = done;
     j->work = work;
     j->count = p->device_count;
+    (void)snprintf(j->driver_root, sizeof(j->driver_root), "%s",
+                   dra->driver ? dra->driver->root : "/");
     memcpy(j->uid, p->uid, sizeof(j->uid));
     memcpy(j->device, p->device, p->device_count * sizeof(j->device[0]));
     for (size_t i = 0; i < p->device_count; i++)

@@ -157,6 +157,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
     d->admin = r->admin;
     d->share = r->share;
+    d->timeslice = r->admin ? 0 : r->timeslice; /* who observes changes nothing */
     (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
     d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
@@ -185,7 +186,7 @@ static int check_mps(const struct sl_claim *claim, struct sl_err *err)
     for (size_t i = 0; i < claim->result_count; i++)
         for (size_t k = 0; k < i; k++) {
             const struct sl_claim_result *a = &claim->result[k], *b = &claim->result[i];
-            if (a->group == b->group && a->name.kind == SL_DEVICE_SHARE && !a->admin && !b->admin &&
+            if (a->group == b->group && !a->admin && !b->admin &&
                 a->share.strategy == SL_SHARE_MPS && b->share.strategy == SL_SHARE_MPS)
                 return sl_err_set(err, -EINVAL, SL_E_CLAIM_MPS_SHARES, b->request, a->device,
                                   b->device);

@@ -154,10 +154,17 @@ static void plan(struct op *op)
         sl_dra_op_commit(op, go_on);
 }
 
-/* Is it a share that a container holds, by libsluice or by MPS? */
+/* Does a container hold it as one tenant: a share, or a card by MPS? */
 static bool holds_share(const struct sl_prepared_device *d)
 {
-    return d->share_id[0] && !d->admin;
+    return (d->share_id[0] || d->share.strategy == SL_SHARE_MPS) && !d->admin;
+}
+
+/* May a container not have both? It has the directory of one tenant, and of one MPS daemon. */
+static bool excludes(const struct sl_claim_result *r, const struct sl_prepared_device *d)
+{
+    bool mps = r->share.strategy == SL_SHARE_MPS && d->share.strategy == SL_SHARE_MPS;
+    return !r->admin && !d->admin && (mps || (r->share_id[0] && d->share_id[0]));
 }
 
 /* The next claim after `p` (NULL: the first) that the same pod has, and that has a share. */
@@ -182,7 +189,7 @@ static int check_other_claims(struct op *op, const json_t *pod, struct sl_err *e
         for (size_t i = 0; i < claim->result_count; i++)
             for (size_t k = 0; k < p->device_count; k++) {
                 const struct sl_claim_result *r = &claim->result[i];
-                if (!r->share_id[0] || r->admin || !holds_share(&p->device[k]))
+                if (!excludes(r, &p->device[k]))
                     continue;
                 const char *container =
                     sl_claim_meeting(pod, claim->name, r->request, p->name, p->device[k].request);
@@ -226,7 +233,7 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     }
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     op->claim = claim;
-    int rc = sl_claim_parse(body, dra->opt.node_name, op->uid, claim, &why);
+    int rc = sl_claim_parse(body, &dra->opt.names, dra->opt.node_name, op->uid, claim, &why);
     if (rc < 0) {
         refuse(op, rc, &why);
         return;
@@ -261,7 +268,11 @@ void sl_dra_op_prepare(struct op *op)
         return;
     }
     if (p) {
+        /* A reboot ends intervals of time-slicing. */
         op->step = OP_MAKE_TENANTS;
+        for (size_t i = 0; i < p->device_count; i++)
+            if (p->device[i].timeslice)
+                op->step = OP_MAKE_MIG;
         go_on(op);
         return;
     }

@@ -174,7 +174,7 @@ static void learn_allowed(struct resize_watch *w, const json_t *object)
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     const struct sl_config *config = w->dra->config;
     w->allow = sl_config_allowed(config, sl_kube_meta(object, "namespace"));
-    if (sl_claim_parse(object, w->dra->opt.node_name, w->uid, claim, NULL) == 0)
+    if (sl_claim_parse(object, &w->dra->opt.names, w->dra->opt.node_name, w->uid, claim, NULL) == 0)
         w->allow = sl_allow_resizes(config, claim);
     free(claim);
 }

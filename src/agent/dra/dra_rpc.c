@@ -30,7 +30,9 @@ static void get_info(struct sl_rpc_call *call, const uint8_t *msg, size_t size, 
     struct sl_dra *dra = data;
     (void)msg;
     (void)size;
-    static char type[] = "DRAPlugin", driver[] = SL_DRA_DRIVER;
+    static char type[] = "DRAPlugin";
+    char driver[64];
+    (void)snprintf(driver, sizeof(driver), "%s", sl_dra_driver(&dra->opt.names));
     static char v1[] = "v1.DRAPlugin", v1beta1[] = "v1beta1.DRAPlugin";
     static char health[] = "v1.DRAResourceHealth", health_alpha[] = "v1alpha1.DRAResourceHealth";
     char *versions[] = {v1, v1beta1, health, health_alpha};
@@ -52,9 +54,9 @@ static void registered(struct sl_rpc_call *call, const uint8_t *msg, size_t size
     const Reg__RegistrationStatus *s = (const Reg__RegistrationStatus *)(const void *)m;
     dra->stats.registered = s->plugin_registered;
     if (s->plugin_registered)
-        sl_info("kubelet knows " SL_DRA_DRIVER);
+        sl_info("kubelet knows %s", sl_dra_driver(&dra->opt.names));
     else
-        sl_error("kubelet refuses " SL_DRA_DRIVER ": %s", s->error);
+        sl_error("kubelet refuses %s: %s", sl_dra_driver(&dra->opt.names), s->error);
     Reg__RegistrationStatusResponse answer = REG__REGISTRATION_STATUS_RESPONSE__INIT;
     sl_rpc_pb_reply(call, &answer.base);
     sl_rpc_pb_free(m);

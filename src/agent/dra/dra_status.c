@@ -50,8 +50,12 @@ static json_t *lease_data(const struct sl_prepared_device *d)
                           "DeviceLease", "gpu", d->share.gpu);
     if (d->mig != SL_MIG_NO)
         (void)json_object_set_new(o, "mig", json_string(d->mig_uuid));
-    if (!d->share_id[0])
+    if (!d->share_id[0]) {
+        if (d->share.strategy != SL_SHARE_LIBSLUICE) /* of a whole card: a GpuConfig's */
+            (void)json_object_set_new(o, "strategy",
+                                      json_string(sl_strategy_words[d->share.strategy]));
         return o;
+    }
     const struct sl_share now = sl_prepared_share(d);
     sl_quantity_binary(now.memory_bytes, memory, sizeof(memory));
     (void)sl_format_cores(now.cores_permille, now.limit_permille, cores, sizeof(cores));
@@ -66,9 +70,9 @@ static json_t *lease_data(const struct sl_prepared_device *d)
 static json_t *device_status(struct sl_dra *dra, const struct sl_prepared_device *d,
                              json_t *conditions)
 {
-    json_t *o =
-        json_pack("{s:s,s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "pool", dra->opt.node_name,
-                  "device", d->device, "conditions", conditions, "data", lease_data(d));
+    json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:o}", "driver", sl_dra_driver(&dra->opt.names), "pool",
+                          dra->opt.node_name, "device", d->device, "conditions", conditions, "data",
+                          lease_data(d));
     if (d->share_id[0])
         (void)json_object_set_new(o, "shareID", json_string(d->share_id));
     return o;
@@ -198,8 +202,8 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
         return;
     }
     (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER, t->path);
-    int rc = sl_claim_pb_devices(bytes, size, t->uid, SL_DRA_DRIVER, t->devices, &body, &body_size,
-                                 &why);
+    int rc = sl_claim_pb_devices(bytes, size, t->uid, sl_dra_driver(&t->dra->opt.names), t->devices,
+                                 &body, &body_size, &why);
     if (rc == 0)
         rc = sl_kube_put_bytes(t->dra->kube, path, SL_KUBE_PROTOBUF, body, body_size,
                                status_written, t, &t->call, &why);

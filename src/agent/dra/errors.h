@@ -22,6 +22,44 @@ SL_ERROR_ALSO(ALLOW_STRATEGIES, "ShareConfig: allow.strategies must be a list: w
 SL_ERROR_ALSO(ALLOW_NAMESPACES, "ShareConfig: allow.namespaces must be a list: write [team-a, \"ml-*\"]");
 SL_ERROR_ALSO(ALLOW_NAMESPACE, "ShareConfig: a name in allow.namespaces is not a text");
 SL_ERROR_ALSO(ALLOW_PERCENT, "ShareConfig: allow.%s must be a whole percentage from 0 to 100");
+SL_ERROR(NVIDIA_KIND,
+    "the parameters for gpu.nvidia.com are %.60s %.40s: Sluice serves GpuConfig and MigDeviceConfig of "
+    "resource.nvidia.com/v1beta1",
+    "a claim of NVIDIA's DRA driver asks for what Sluice does not have",
+    "write what the message says; a claim cannot be changed: delete the pod and its claim");
+SL_ERROR_ALSO(NVIDIA_MAPPING, "%s: %s must be a mapping");
+SL_ERROR_ALSO(NVIDIA_KEY, "%s: %.60s is not known in %s: correct or remove it");
+SL_ERROR_ALSO(NVIDIA_STRATEGY, "%s: sharing.strategy must be TimeSlicing or MPS");
+SL_ERROR_ALSO(NVIDIA_BESIDE, "%s: %s does not go with strategy %s: remove it");
+SL_ERROR_ALSO(NVIDIA_INTERVAL, "%s: interval must be Default, Short, Medium or Long");
+SL_ERROR_ALSO(NVIDIA_PERCENT, "%s: defaultActiveThreadPercentage must be a whole number from 1 to 100");
+SL_ERROR_ALSO(NVIDIA_MEMORY, "%s: %s must be an amount of at least 1Mi: write for example 10Gi");
+SL_ERROR_ALSO(NVIDIA_PLACE,
+    "%s: %s has the key %.60s: write the number of the device in the claim, from 0; UUIDs are not served");
+SL_ERROR_ALSO(NVIDIA_OTHER_KIND,
+    "a %s is not for %s: a GpuConfig is for whole GPUs, a MigDeviceConfig for MIG instances");
+SL_ERROR_ALSO(NVIDIA_MPS_MIG, "MPS on the MIG instance %s is not served: use TimeSlicing, or a whole GPU");
+SL_ERROR_ALSO(NVIDIA_SHARED,
+    "%s is not possible on %s, which is shared with other claims (--consumable-shares): it is for a GPU that one claim "
+    "has alone");
+SL_ERROR_ALSO(NVIDIA_SHARES,
+    "request %s asks for %u shares, but their memory and time are not multiplied: name memory and cores in its "
+    "capacity as well");
+SL_ERROR_ALSO(NVIDIA_UNLIMITED,
+    "request %s names no memory or no cores, and this node counts neither (--consumable-shares=unlimited): name both, "
+    "or use the class gpu.nvidia.com");
+SL_ERROR(NVIDIA_UNSERVED,
+    "parameters for gpu.nvidia.com have no effect on %s of gpu.sluice.io: remove them from the claim; or add the "
+    "component nvidia-claims, which serves them",
+    "only the class was changed in a claim of NVIDIA's DRA driver",
+    "do what the message says; [migrate.md](migrate.md#from-nvidias-dra-driver)");
+SL_ERROR(CONSUMABLE,
+    "--consumable-shares=%.40s is not possible: write disabled, memory, unlimited, or a number from 1 to 100",
+    "options of the agent", "do what the message says");
+SL_ERROR(TIMESLICE,
+    "cannot set the interval of time-slicing on GPU %s: %s; remove the interval from the claim, or write Default",
+    "a GpuConfig with an interval, and a driver or a card that cannot set it",
+    "do what the message says; `nvidia-smi compute-policy -h` on the node");
 SL_ERROR(CLAIM_CONFIG_UNSHARED,
     "request %s has a ShareConfig but got %s, which is not shared: remove the configuration from the claim, or ask for "
     "a share (class gpu.sluice.io)",
@@ -72,9 +110,10 @@ SL_ERROR(CLAIM_STRATEGIES,
     "MPS and libsluice on one GPU, or no MPS here", "one strategy for a GPU");
 SL_ERROR_ALSO(CLAIM_NO_MPS, "request %s has strategy mps, which this node does not offer: use libsluice");
 SL_ERROR(CLAIM_MPS_SHARES,
-    "request %s has strategy mps and several shares for one container (%s, %s), but an MPS client has one daemon and "
-    "one limit: ask for one share, or use strategy libsluice",
-    "`count: 2`, or two requests in one container, with `strategy: mps`", "write what the message says");
+    "request %s is shared by MPS, and a container gets several devices by it (%s, %s), but an MPS client has one "
+    "daemon and one limit: ask for one device in a container, or use another strategy",
+    "`count: 2`, or two requests in one container, with `strategy: mps` or a GpuConfig with MPS",
+    "write what the message says");
 SL_ERROR(CLAIM_TWO_SHARES,
     "container %s uses shares of two claims (%.100s and %.100s), but a container is one tenant and would get one of "
     "them: write both shares as requests of one claim",
@@ -118,6 +157,10 @@ SL_ERROR(CHECKPOINT_DAMAGED, "%s is incomplete or was changed",
 SL_ERROR_ALSO(CHECKPOINT_ENTRIES, "%s has entries that cannot be read");
 SL_ERROR(CHECKPOINT_VERSION, "%s has version %lld, but this program writes version %d: install the newer program again",
     "the agent was replaced by an older one", "the newer one, or drain the node and remove the file");
+SL_ERROR(DRA_NAME_TAKEN,
+    "another program serves gpu.nvidia.com on this node: remove NVIDIA's DRA driver; Sluice offers no GPU until it has "
+    "ended, for two drivers would give out each GPU twice",
+    "NVIDIA's DRA driver and the component nvidia-claims on one node", "remove one of them");
 SL_ERROR(DRA_NODE_NAME, "the DRA driver needs the name of the node: set NODE_NAME",
     "options of the agent", "do what the message says");
 SL_ERROR_ALSO(DRA_SOCKET_LONG, "%s or %s is too long for the path of a socket: name shorter directories");

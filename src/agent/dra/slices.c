@@ -11,6 +11,7 @@
 
 #define MIB       (1ULL << 20)
 #define TAINT_KEY SL_DRA_DRIVER "/unhealthy"
+#define OURS      "-" SL_DRA_DRIVER "-" /* in the names of slices */
 
 /* The state while one array of slices is made. */
 struct making {
@@ -39,19 +40,23 @@ static json_t *memory_amount(uint64_t mib)
     return json_pack("{s:s}", "value", text);
 }
 
-/* {"default": …, "validRange": {…}}; the step is left out where there is none. A claim that does not name the capacity
- * takes the default: all of it, or the least. */
-static json_t *policy(uint64_t min, uint64_t step, uint64_t max, bool all,
-                      void (*format)(uint64_t, char *, size_t))
+/* What claims may ask for of a capacity. A claim that does not name it takes the default. */
+struct range {
+    uint64_t min, step, max, unnamed;
+};
+
+/* {"default": …, "validRange": {…}}; the step is left out where there is none. */
+static json_t *policy(const struct range *r, void (*format)(uint64_t, char *, size_t))
 {
-    char least[40], one[40], greatest[40];
-    format(min, least, sizeof(least));
-    format(step, one, sizeof(one));
-    format(max, greatest, sizeof(greatest));
+    char least[40], one[40], greatest[40], unnamed[40];
+    format(r->min, least, sizeof(least));
+    format(r->step, one, sizeof(one));
+    format(r->max, greatest, sizeof(greatest));
+    format(r->unnamed, unnamed, sizeof(unnamed));
     json_t *range = json_pack("{s:s,s:s}", "min", least, "max", greatest);
-    if (step)
+    if (r->step)
         put(range, "step", json_string(one));
-    return json_pack("{s:s,s:o}", "default", all ? greatest : least, "validRange", range);
+    return json_pack("{s:s,s:o}", "default", unnamed, "validRange", range);
 }
 
 static void put_text(json_t *attributes, const char *key, const char *text)
@@ -97,6 +102,32 @@ static json_t *attributes_of(struct making *m, size_t i, const char *type)
         put(a, "numaNode", json_pack("{s:i}", "int", g->info.numa_node));
     put_text(a, "nvlinkClique", g->clique);
     return a;
+}
+
+/*
+ * Under NVIDIA's name, unqualified attributes are those of gpu.nvidia.com. Sluice's own come beside them with their
+ * domain, so that Sluice's classes and selectors go on. "gpu" is what the class gpu.nvidia.com selects: the whole card
+ * or, with consumable shares, the device that many claims have together.
+ */
+static void as_nvidia(struct making *m, size_t i, enum sl_device_kind kind, json_t *attributes)
+{
+    const char *key;
+    json_t *value, *own = json_object();
+    char name[80];
+    json_object_foreach(attributes, key, value)
+    {
+        (void)snprintf(name, sizeof(name), SL_DRA_DRIVER "/%s", key);
+        if (!strchr(key, '/'))
+            (void)json_object_set(own, name, value);
+    }
+    (void)json_object_update(attributes, own);
+    json_decref(own);
+    put_text(attributes, "brand", m->opt->inv->gpu[i].info.brand);
+    bool consumable = m->opt->names.consumable != SL_CONSUMABLE_DISABLED;
+    if (kind == SL_DEVICE_SHARE && consumable)
+        put_text(attributes, "type", "gpu");
+    if (kind == SL_DEVICE_WHOLE && consumable)
+        put_text(attributes, "type", "whole");
 }
 
 /* A taint's value is a label's value: the first word is enough, events and health have the sentence. */
@@ -203,6 +234,8 @@ static void add_device(struct making *m, size_t i, const struct sl_device_name *
 {
     char text[SL_DEVICE_NAME_SIZE];
     sl_device_name_format(name, text);
+    if (m->opt->names.nvidia)
+        as_nvidia(m, i, name->kind, attributes);
     json_t *d = json_pack("{s:s,s:o,s:o,s:o}", "name", text, "attributes", attributes, "capacity",
                           capacity, "consumesCounters", consumes(i, consumed));
     if (shared)
@@ -229,6 +262,31 @@ static bool card_usable_whole(const struct making *m, size_t i)
     return true;
 }
 
+static uint64_t stepped(uint64_t value, uint64_t min, uint64_t step)
+{
+    if (value <= min)
+        return min;
+    return step ? min + (value - min) / step * step : value;
+}
+
+/* What a claim gets that names nothing: all memory and the least time, which idle time is added to (claim.h); or, with
+ * consumable shares, its part of both, or nothing that is counted. */
+static void unnamed_amounts(const struct sl_dra_names *names, struct range *memory,
+                            struct range *cores)
+{
+    memory->unnamed = memory->max;
+    cores->unnamed = cores->min;
+    if (names->consumable == SL_CONSUMABLE_COUNT) {
+        memory->unnamed =
+            stepped(memory->max / names->count, memory->min, memory->step ? memory->step : MIB);
+        cores->unnamed = stepped(100 / names->count, cores->min, cores->step);
+    } else if (names->consumable == SL_CONSUMABLE_UNLIMITED) {
+        memory->min = memory->unnamed = cores->min = cores->unnamed = 0;
+        memory->max = stepped(memory->max, 0, memory->step);
+        cores->max = stepped(cores->max, 0, cores->step);
+    }
+}
+
 static void add_share(struct making *m, size_t i)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
@@ -237,18 +295,27 @@ static void add_share(struct making *m, size_t i)
     if (!card_usable_whole(m, i) || r.memory_max_mib == 0)
         return;
     json_t *memory = memory_amount(g->info.memory_total_bytes / MIB);
-    put(memory, "requestPolicy",
-        policy(r.memory_min_mib * MIB, r.memory_step_mib * MIB, r.memory_max_mib * MIB, true,
-               sl_quantity_binary));
     json_t *cores = amount(100);
-    /* Who names no time takes what is idle (claim.h), and is sure of the least. */
-    put(cores, "requestPolicy",
-        policy(r.cores_min, r.cores_step, r.cores_max, false, sl_quantity_decimal));
+    struct range of_memory = {.min = r.memory_min_mib * MIB,
+                              .step = r.memory_step_mib * MIB,
+                              .max = r.memory_max_mib * MIB};
+    struct range of_cores = {.min = r.cores_min, .step = r.cores_step, .max = r.cores_max};
+    unnamed_amounts(&m->opt->names, &of_memory, &of_cores);
+    put(memory, "requestPolicy", policy(&of_memory, sl_quantity_binary));
+    put(cores, "requestPolicy", policy(&of_cores, sl_quantity_decimal));
+    json_t *capacity = json_pack("{s:o,s:o}", "memory", memory, "cores", cores);
+    if (m->opt->names.consumable == SL_CONSUMABLE_COUNT) {
+        struct range shares = {.min = 1, .step = 1, .max = m->opt->names.count, .unnamed = 1};
+        json_t *n = amount(m->opt->names.count);
+        if (shares.max == 1) /* the API wants at least one step above the minimum */
+            shares.step = 0;
+        put(n, "requestPolicy", policy(&shares, sl_quantity_decimal));
+        put(capacity, "shares", n);
+    }
 
     struct engines e = card_engines(m, i);
     struct sl_device_name name = {.kind = SL_DEVICE_SHARE, .gpu = (uint32_t)i};
-    add_device(m, i, &name, attributes_of(m, i, "share"),
-               json_pack("{s:o,s:o}", "memory", memory, "cores", cores),
+    add_device(m, i, &name, attributes_of(m, i, "share"), capacity,
                counters(&e, &e, 0, card_slices(m, i)), true);
 }
 
@@ -273,6 +340,21 @@ struct mig_device {
     struct sl_gpu_mig_place at;
 };
 
+/* As NVIDIA's driver names them. */
+static void put_engines(json_t *capacity, const struct engines *e)
+{
+    const struct {
+        const char *name;
+        uint32_t have;
+    } rows[] = {{"copyEngines", e->copy},
+                {"decoders", e->dec},
+                {"encoders", e->enc},
+                {"jpegEngines", e->jpeg},
+                {"ofaEngines", e->ofa}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
+        put(capacity, rows[i].name, amount(rows[i].have));
+}
+
 static void add_mig(struct making *m, size_t i, const struct mig_device *d)
 {
     struct engines all = card_engines(m, i);
@@ -282,6 +364,8 @@ static void add_mig(struct making *m, size_t i, const struct mig_device *d)
     put_text(a, "profile", d->profile);
     json_t *capacity = json_pack("{s:o,s:o}", "memory", memory_amount(d->memory_bytes / MIB),
                                  "multiprocessors", amount(d->engines.sm));
+    if (m->opt->names.nvidia)
+        put_engines(capacity, &d->engines);
     add_device(m, i, &name, a, capacity, counters(&d->engines, &all, d->at.start, d->at.size),
                false);
 }
@@ -341,14 +425,17 @@ static void add_mig_there(struct making *m, size_t i)
 static json_t *slice(struct making *m, size_t index, const char *key, json_t *items)
 {
     char name[300];
-    (void)snprintf(name, sizeof(name), "%02zu-" SL_DRA_DRIVER "-%.230s", index, m->opt->node_name);
+    /* The driver of a slice cannot be changed: another name for each. */
+    (void)snprintf(name, sizeof(name), "%02zu%s" OURS "%.220s", index,
+                   m->opt->names.nvidia ? "-nvidia" : "", m->opt->node_name);
     json_t *metadata = json_pack("{s:s}", "name", name);
     if (m->opt->node_uid && m->opt->node_uid[0])
         put(metadata, "ownerReferences",
             json_pack("[{s:s,s:s,s:s,s:s,s:b}]", "apiVersion", "v1", "kind", "Node", "name",
                       m->opt->node_name, "uid", m->opt->node_uid, "controller", 1));
-    json_t *spec = json_pack("{s:s,s:s,s:{s:s},s:o}", "driver", SL_DRA_DRIVER, "nodeName",
-                             m->opt->node_name, "pool", "name", m->opt->node_name, key, items);
+    json_t *spec =
+        json_pack("{s:s,s:s,s:{s:s},s:o}", "driver", sl_dra_driver(&m->opt->names), "nodeName",
+                  m->opt->node_name, "pool", "name", m->opt->node_name, key, items);
     return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
                      "ResourceSlice", "metadata", metadata, "spec", spec);
 }
@@ -372,6 +459,11 @@ static void count_slices(json_t *slices)
         json_t *pool = json_object_get(json_object_get(s, "spec"), "pool");
         put(pool, "resourceSliceCount", json_integer((json_int_t)json_array_size(slices)));
     }
+}
+
+bool sl_slices_ours(const char *name)
+{
+    return strstr(name, OURS) != NULL;
 }
 
 json_t *sl_slices_make(const struct sl_slices_options *opt)

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/dra/device_name.h"
 #include "base/err.h"
 #include "base/loop.h"
 #include "config/config.h"
@@ -41,6 +42,7 @@ struct sl_slices_options {
     const struct sl_inventory *inv;
     const struct sl_slice_gpu *gpu; /* one for each card of the inventory */
     const struct sl_config_fractional *fractional;
+    struct sl_dra_names names;
 };
 
 /* An array of ResourceSlice objects, complete except for the generation and the server's own fields. */
@@ -74,9 +76,13 @@ bool sl_slices_same(const json_t *have, const json_t *want);
  * generation of the whole pool, so that the scheduler never sees half a pool.
  */
 struct sl_slices_publisher;
+/* ours_only: slices of that driver that are not ours by their name are left alone; otherwise the driver's name is ours
+ * alone, and what others left there is removed. */
 int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,
-                             const char *node_name, struct sl_slices_publisher **ret,
-                             struct sl_err *err) SL_MUST_CHECK;
+                             const char *node_name, bool ours_only,
+                             struct sl_slices_publisher **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Is it a slice that a driver of ours wrote, by its name? */
+bool sl_slices_ours(const char *name);
 void sl_slices_publish_destroy(struct sl_slices_publisher *p); /* NULL is fine */
 
 /* Sets the wanted slices (of sl_slices_make; generations are set here). Takes the reference. */

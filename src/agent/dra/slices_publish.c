@@ -32,6 +32,7 @@ struct sl_slices_publisher {
     json_t *want; /* array; NULL: not set yet */
     struct sl_timer timer;
     struct write *writes; /* under way */
+    bool ours_only;
     bool synced, failed, current;
     uint64_t backoff_ns;
 };
@@ -190,6 +191,8 @@ static void reconcile(struct sl_timer *t)
 static void told(void *data, enum sl_kube_event event, json_t *object)
 {
     struct sl_slices_publisher *p = data;
+    if (p->ours_only && !sl_slices_ours(sl_kube_meta(object, "name")))
+        return;
     take(p, sl_kube_meta(object, "name"), object, event == SL_KUBE_DELETED);
     if (p->synced)
         soon(p, 0);
@@ -209,14 +212,15 @@ static void trouble(void *data, const struct sl_err *err)
 }
 
 int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,
-                             const char *node_name, struct sl_slices_publisher **ret,
-                             struct sl_err *err)
+                             const char *node_name, bool ours_only,
+                             struct sl_slices_publisher **ret, struct sl_err *err)
 {
     static const struct sl_kube_watch_ops ops = {
         .object = told, .synced = synced, .trouble = trouble};
     char path[500];
     struct sl_slices_publisher *p = sl_xcalloc(1, sizeof(*p));
     p->loop = loop;
+    p->ours_only = ours_only;
     p->kube = kube;
     p->timer.fire = reconcile;
     p->have = json_object();
