@@ -73,7 +73,8 @@ struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
 
 /* --- fields: one table for writing and reading --- */
 
-enum field_type { TEXT, U32, U64, FLAG, WORD };
+/* LATER: a text that the files of earlier versions do not have. */
+enum field_type { TEXT, LATER, U32, U64, FLAG, WORD };
 struct field {
     const char *name;
     enum field_type type;
@@ -83,6 +84,7 @@ struct field {
 #define D(type, name, member)    F(struct sl_prepared_device, type, name, member)
 static const struct field device_fields[] = {
     D(TEXT, "request", request),
+    D(LATER, "subrequest", subrequest),
     D(TEXT, "device", device),
     D(TEXT, "shareID", share_id),
     D(FLAG, "admin", admin),
@@ -109,6 +111,7 @@ static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "name", name),
     F(struct sl_prepared, TEXT, "pod", pod),
     F(struct sl_prepared, TEXT, "podUID", pod_uid),
+    F(struct sl_prepared, LATER, "podClaim", pod_claim),
     F(struct sl_prepared, WORD, "state", state),
 };
 
@@ -119,6 +122,7 @@ static json_t *write_field(const struct field *f, const void *base)
     uint32_t u32 = 0;
     switch (f->type) {
     case TEXT:
+    case LATER:
         return json_string(at);
     case FLAG:
         return json_boolean(*(const bool *)(const void *)at);
@@ -141,6 +145,10 @@ static bool read_field(const struct field *f, const json_t *object, void *base)
     uint64_t u64 = (uint64_t)n;
     uint32_t u32 = (uint32_t)n;
     switch (f->type) {
+    case LATER:
+        if (!v)
+            return true;
+        __attribute__((fallthrough));
     case TEXT:
         if (!json_is_string(v) || json_string_length(v) >= f->size)
             return false;
