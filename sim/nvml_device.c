@@ -216,11 +216,34 @@ CARD_FIGURE(nvmlDeviceGetNumGpuCores, d->sm_count *cores_per_sm(p))
 CARD_FIGURE(nvmlDeviceGetMemoryBusWidth, p->memory_bus_bits)
 CARD_FIGURE(nvmlDeviceGetDisplayMode, NVML_FEATURE_DISABLED)
 CARD_FIGURE(nvmlDeviceGetDisplayActive, NVML_FEATURE_DISABLED)
-CARD_FIGURE(nvmlDeviceGetVirtualizationMode, 0)
+CARD_FIGURE(nvmlDeviceGetVirtualizationMode, d->vgpu ? NVML_GPU_VIRTUALIZATION_MODE_VGPU : 0)
 CARD_FIGURE(nvmlDeviceGetMaxPcieLinkGeneration, p->pcie_generation)
 CARD_FIGURE(nvmlDeviceGetCurrPcieLinkGeneration, p->pcie_generation)
 CARD_FIGURE(nvmlDeviceGetMaxPcieLinkWidth, 16)
 CARD_FIGURE(nvmlDeviceGetCurrPcieLinkWidth, 16)
+
+NV_EXPORT nvmlReturn_t
+nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *features)
+{
+    ENTER(nvmlDeviceGetGridLicensableFeatures_v4);
+    uint32_t i;
+    REQUIRE(features);
+    TRY(nv_card(device, &i));
+    uint32_t vgpu = desc(i)->vgpu;
+    if (vgpu != SL_SIM_VGPU_LICENSED && vgpu != SL_SIM_VGPU_UNLICENSED)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *features =
+        (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = 1, .licensableFeaturesCount = 1};
+    nvmlGridLicensableFeature_t *f = &features->gridLicensableFeatures[0];
+    f->featureEnabled = 1;
+    (void)snprintf(f->productName, sizeof(f->productName), "Simulated Compute Server");
+    if (vgpu == SL_SIM_VGPU_UNLICENSED)
+        return NVML_SUCCESS;
+    f->featureState = 1;
+    f->licenseExpiry = (nvmlGridLicenseExpiry_t){
+        .year = 2031, .month = 1, .day = 31, .status = NVML_GRID_LICENSE_EXPIRY_VALID};
+    return NVML_SUCCESS;
+}
 
 NV_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
                                                           int *minor)

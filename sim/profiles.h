@@ -57,6 +57,14 @@ struct sl_sim_profile {
     size_t mig_count;
 };
 
+/* Words of the spec: no vGPU, one with a licence, one without, one whose driver does not tell. */
+enum sl_sim_vgpu {
+    SL_SIM_VGPU_NO,
+    SL_SIM_VGPU_LICENSED,
+    SL_SIM_VGPU_UNLICENSED,
+    SL_SIM_VGPU_UNTOLD
+};
+
 /* One simulated card. Flat (no pointers), so it may be copied into memory shared by processes that
  * map their libraries elsewhere. What a spec file may override is here; the rest is in the profile. */
 struct sl_sim_device {
@@ -71,6 +79,7 @@ struct sl_sim_device {
     uint32_t pci_domain, pci_bus, pci_device;
     uint8_t cluster[16]; /* NVLink cluster; all zero: none */
     uint32_t clique;     /* in the cluster */
+    uint32_t vgpu;       /* enum sl_sim_vgpu: the card is a vGPU of this virtual machine */
     uint8_t uuid[16];
     char uuid_text[48]; /* "GPU-xxxxxxxx-…" */
     char name[64];

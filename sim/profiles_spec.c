@@ -402,6 +402,17 @@ static int set_clique(struct line *l, struct sl_sim_device *d, struct sl_err *er
     return 0;
 }
 
+static int set_vgpu(struct line *l, struct sl_sim_device *d, struct sl_err *err)
+{
+    static const char *const words[] = {"no", "licensed", "unlicensed", "untold"};
+    for (uint32_t i = 0; i < SL_ARRAY_LEN(words); i++)
+        if (strcmp(l->value, words[i]) == 0) {
+            d->vgpu = i;
+            return 0;
+        }
+    return bad_value(l, "no, licensed, unlicensed or untold", err);
+}
+
 static int set_driver(struct line *l, struct sl_err *err)
 {
     uint32_t number;
@@ -434,6 +445,7 @@ static const struct {
     {"nvlinks", set_nvlinks, false}, {"numa", set_numa, false},
     {"name", set_name, false},       {"pci", set_pci, true},
     {"uuid", set_uuid, true},        {"clique", set_clique, false},
+    {"vgpu", set_vgpu, false},
 };
 
 static int apply_line(struct line *l, struct sl_err *err)
@@ -472,7 +484,7 @@ static int apply_line(struct line *l, struct sl_err *err)
     return sl_err_set(
         err, -EINVAL,
         "%s: the key \"%.40s\" is not known; the known ones are device, driver, cuda, "
-        "seed, memory, bandwidth, context, sms, nvlinks, numa, clique, name, pci, uuid",
+        "seed, memory, bandwidth, context, sms, nvlinks, numa, clique, vgpu, name, pci, uuid",
         l->where, l->key);
 }
 

@@ -452,6 +452,40 @@ typedef struct {
 } nvmlComputeInstanceInfo_t;
 _Static_assert(sizeof(nvmlComputeInstanceInfo_t) == 32, "NVML ABI");
 
+/* ---- vGPU, as a guest sees it ---- */
+
+#define NVML_GPU_VIRTUALIZATION_MODE_VGPU 2
+
+#define NVML_GRID_LICENSE_BUFFER_SIZE       128
+#define NVML_GRID_LICENSE_FEATURE_MAX_COUNT 3
+
+#define NVML_GRID_LICENSE_EXPIRY_VALID     2
+#define NVML_GRID_LICENSE_EXPIRY_PERMANENT 4
+
+typedef struct {
+    unsigned int year;
+    unsigned short month, day, hour, min, sec;
+    unsigned char status;
+} nvmlGridLicenseExpiry_t;
+_Static_assert(sizeof(nvmlGridLicenseExpiry_t) == 16, "NVML ABI");
+
+typedef struct {
+    unsigned int featureCode;
+    unsigned int featureState; /* not 0: licensed */
+    char licenseInfo[NVML_GRID_LICENSE_BUFFER_SIZE];
+    char productName[NVML_GRID_LICENSE_BUFFER_SIZE];
+    unsigned int featureEnabled; /* not 0: this is the feature that the vGPU's type needs */
+    nvmlGridLicenseExpiry_t licenseExpiry;
+} nvmlGridLicensableFeature_t;
+_Static_assert(sizeof(nvmlGridLicensableFeature_t) == 284, "NVML ABI");
+
+typedef struct {
+    int isGridLicenseSupported;
+    unsigned int licensableFeaturesCount;
+    nvmlGridLicensableFeature_t gridLicensableFeatures[NVML_GRID_LICENSE_FEATURE_MAX_COUNT];
+} nvmlGridLicensableFeatures_t;
+_Static_assert(sizeof(nvmlGridLicensableFeatures_t) == 860, "NVML ABI");
+
 /* ---- functions, each under its exported name ----
  *
  * NVML_FN(name, since, parameters): `since` is the first driver branch that has the name, as far as

@@ -75,6 +75,8 @@ static void no_driver(void *data, const struct sl_err *err, uint64_t retry_ns)
     sl_agent_say(a, SL_EVENT_WARNING, "NoDriver", "%s", err->msg);
     if (sl_devices_inventory(a->devices))
         sl_health_no_driver(a->health, err);
+    else if (a->dra)
+        sl_dra_no_driver(a->dra);
 }
 
 static void trouble(void *data, const struct sl_err *err)

@@ -117,7 +117,8 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                            .state_dir = a->opt.state_dir,
                                            .arbiter_dir = a->opt.arbiter_dir,
                                            .arbiter_dir_host = a->opt.arbiter_dir_host,
-                                           .sluice_dir_host = a->opt.state_dir_host};
+                                           .sluice_dir_host = a->opt.state_dir_host,
+                                           .state_dir_host = a->opt.state_dir_host};
     const struct sl_dra_ops ops = {.submit = submit,
                                    .refresh = sl_agent_refresh,
                                    .mps = mps,

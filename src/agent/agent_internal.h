@@ -86,6 +86,11 @@ struct sl_agent {
     bool vm_took[SL_AGENT_MAX_GPUS];        /* by place in the inventory */
     uint64_t vm_driver_cards;               /* a sum of the driver's cards; 0: not known */
     uint64_t vm_allocated_ns;               /* when a device was given away last; 0: never */
+    const struct sl_podres_map *vm_map;     /* kubelet's answer, in its step; NULL: none */
+    struct sl_timer vm_again;               /* asks again who has what */
+    bool vm_waits;                          /* sysfs has not been read: a card may be a machine's */
+    bool vm_asking, vm_blind;               /* kubelet is asked; it does not answer */
+    char vm_text[300];
     struct sl_vgpu_made vgpu_made;
     struct sl_podres *vgpu_podres; /* NULL until a vGPU is to be made or removed */
     struct sl_timer vgpu_again;
@@ -192,6 +197,14 @@ void sl_agent_vm_reload(struct sl_agent *a); /* the configuration has changed */
 void sl_agent_vm_offer(struct sl_agent *a);  /* the configuration is known now */
 void sl_agent_vm_close(struct sl_agent *a);
 bool sl_agent_vm_ready(const struct sl_agent *a);
+void sl_agent_vm_again(struct sl_agent *a); /* makes the offer again */
+/* agent_vm_way.c: by device plugins or by claims, and never both. */
+enum sl_vm_way sl_agent_vm_way(const struct sl_agent *a);
+void sl_agent_vm_way_set(struct sl_agent *a, struct sl_vm_offer *next);
+void sl_agent_vm_way_look(
+    struct sl_agent *a); /* after an offer: asks who has what, where that matters */
+void sl_agent_vm_way_check(struct sl_agent *a); /* the configuration is new */
+struct sl_podres *sl_agent_vm_podres(struct sl_agent *a);
 /* Does a virtual machine have the card of this UUID, or may it get the card? */
 bool sl_agent_vm_takes(const struct sl_agent *a, const char *uuid);
 /* May containers have the card, or the MIG device? */

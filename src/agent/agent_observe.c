@@ -155,6 +155,18 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
     }
 }
 
+/* Has a pod the device? Of its own claims the agent knows, of plugins kubelet. */
+static double vm_held(const struct sl_agent *a, const struct sl_vm_device *d)
+{
+    const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    if (a->dra && sl_dra_vm_held(a->dra, d->id))
+        return 1;
+    for (size_t i = 0; map && i < map->device_count; i++)
+        if (strcmp(map->device[i].id, d->id) == 0)
+            return 1;
+    return map || a->vm_offer->way == SL_VM_BY_CLAIMS ? 0 : NAN;
+}
+
 static void fill_vm(const struct sl_agent *a, struct sl_metrics *m)
 {
     const struct sl_vm_offer *offer = a->vm_offer;
@@ -162,12 +174,15 @@ static void fill_vm(const struct sl_agent *a, struct sl_metrics *m)
     m->vm = sl_xcalloc(m->vm_count, sizeof(*m->vm));
     for (size_t i = 0; i < m->vm_count; i++) {
         const struct sl_vm_device *d = &offer->device[i];
-        m->vm[i] = (struct sl_metrics_vm){.resource = d->resource,
-                                          .device = d->id,
-                                          .kind = sl_vm_kind_name(d->kind),
-                                          .card = d->card,
-                                          .type = d->type,
-                                          .healthy = d->healthy};
+        m->vm[i] =
+            (struct sl_metrics_vm){.resource = d->resource,
+                                   .device = d->id,
+                                   .kind = sl_vm_kind_name(d->kind),
+                                   .card = d->card,
+                                   .type = d->type,
+                                   .by = offer->way == SL_VM_BY_CLAIMS ? "claims" : "plugins",
+                                   .healthy = d->healthy,
+                                   .held = vm_held(a, d)};
     }
 }
 

@@ -29,7 +29,15 @@ static bool held(void *data, const char *id)
     for (size_t i = 0; i < q->map->device_count; i++)
         if (strcmp(q->map->device[i].id, id) == 0)
             return true;
-    return false;
+    return q->a->dra && sl_dra_vm_held(q->a->dra, id);
+}
+
+/* A claim on a card for containers; the device of a virtual machine is none of them. */
+static bool is_card_claim(const struct sl_podres_claim *c)
+{
+    struct sl_device_name name;
+    bool ours = strcmp(c->driver, SL_DRA_DRIVER) == 0 || strcmp(c->driver, SL_NVIDIA_DRIVER) == 0;
+    return ours && (sl_device_name_parse(c->device, &name, NULL) < 0 || name.kind != SL_DEVICE_VM);
 }
 
 static bool busy(void *data, const char *address)
@@ -46,8 +54,7 @@ static bool busy(void *data, const char *address)
     }
     /* A claim may be on any card: wait until there is none. */
     for (size_t i = 0; i < q->map->claim_count; i++)
-        if (strcmp(q->map->claim[i].driver, SL_DRA_DRIVER) == 0 ||
-            strcmp(q->map->claim[i].driver, SL_NVIDIA_DRIVER) == 0)
+        if (is_card_claim(&q->map->claim[i]))
             return true;
     return false;
 }
@@ -153,7 +160,10 @@ static void take_step(struct sl_agent *a, const struct sl_podres_map *map)
             again(a);
         return;
     }
-    if (step.kind == SL_VGPU_MAKE && sl_vgpu_made_add(&a->vgpu_made, step.id, &err) < 0) {
+    /* On a virtual function, the number of the type is what is written. */
+    unsigned long type = sl_pci_address_valid(step.id) ? strtoul(step.text, NULL, 10) : 0;
+    if (step.kind == SL_VGPU_MAKE &&
+        sl_vgpu_made_add(&a->vgpu_made, step.id, (unsigned)type, &err) < 0) {
         char text[600];
         (void)snprintf(text, sizeof(text), SL_E_VGPU_UNSAVED, err.msg);
         say(a, text);
@@ -188,11 +198,9 @@ void sl_agent_vgpu_look(struct sl_agent *a)
     if (!a->vm || !sl_vm_tree_last(a->vm) || a->vgpu_asking || a->vgpu_stepping ||
         (a->config->vm.vgpu.count == 0 && a->vgpu_made.count == 0))
         return;
-    if (!a->vgpu_podres)
-        a->vgpu_podres = sl_podres_create(a->loop, a->opt.podres_socket, 0);
     a->vgpu_asking = true;
     sl_timer_stop(a->loop, &a->vgpu_again);
-    sl_podres_fresh(a->vgpu_podres, answered, a);
+    sl_podres_fresh(sl_agent_vm_podres(a), answered, a);
 }
 
 static void look_again(struct sl_timer *timer)

@@ -34,7 +34,7 @@ bool sl_agent_vm_takes(const struct sl_agent *a, const char *uuid)
 
 bool sl_agent_card_ok(const struct sl_agent *a, const char *uuid)
 {
-    return sl_health_ok(a->health, uuid) && !sl_agent_vm_takes(a, uuid);
+    return sl_health_ok(a->health, uuid) && !a->vm_waits && !sl_agent_vm_takes(a, uuid);
 }
 
 /* --- the offer ------------------------------------------------------------------------------------ */
@@ -83,9 +83,12 @@ static void replace(struct sl_agent *a, struct sl_vm_offer *next)
     struct sl_err err = SL_ERR_INIT;
     struct sl_vm_offer *old = a->vm_offer;
     a->vm_next = next;
+    a->vm_waits = false;
     sl_agent_publish_cards(a);
     if (sl_plugins_apply(a->vm_plugins, &next->plan, &next->inv, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "DevicePluginFailed", "%s", err.msg);
+    if (a->dra)
+        sl_dra_vm(a->dra, next, a->config);
     say_devices(a, old, next);
     say_warnings(a, old, next);
     a->vm_offer = next;
@@ -94,7 +97,7 @@ static void replace(struct sl_agent *a, struct sl_vm_offer *next)
     sl_agent_publish_cards(a);
 }
 
-static void offer(struct sl_agent *a)
+void sl_agent_vm_again(struct sl_agent *a)
 {
     size_t types = 0;
     const struct sl_vm_tree *tree = a->vm ? sl_vm_tree_last(a->vm) : NULL;
@@ -105,8 +108,11 @@ static void offer(struct sl_agent *a)
     if (!a->vgpu_stepping && !a->vgpu_unseen) /* a vGPU that is being made is not there yet */
         sl_vgpu_made_prune(&a->vgpu_made, tree);
     sl_agent_vgpu_input(a, &vgpu);
-    replace(a, sl_vm_offer_make(&a->config->vm, tree, type, types, &vgpu));
+    struct sl_vm_offer *next = sl_vm_offer_make(&a->config->vm, tree, type, types, &vgpu);
     free((void *)(uintptr_t)vgpu.card);
+    sl_agent_vm_way_set(a, next);
+    replace(a, next);
+    sl_agent_vm_way_look(a);
     sl_agent_vgpu_look(a);
 }
 
@@ -129,16 +135,24 @@ static void changed(void *data, const struct sl_vm_tree *tree)
     struct sl_agent *a = data;
     uint64_t cards = driver_cards(tree);
     a->vgpu_unseen = false; /* the thread that reads takes the steps: the tree is younger */
-    offer(a);
+    sl_agent_vm_again(a);
     /* A card has come to the driver, or has left it: NVML does not notice while it is open. */
     if (a->vm_driver_cards && a->vm_driver_cards != cards && a->devices)
         sl_devices_rescan(a->devices);
     a->vm_driver_cards = cards;
 }
 
+/* Where there is no sysfs to read, no virtual machine has a card by us. */
 static void trouble(void *data, const struct sl_err *err)
 {
-    sl_agent_say(data, SL_EVENT_WARNING, "VMDevices", "%s", err->msg);
+    struct sl_agent *a = data;
+    sl_agent_say(a, SL_EVENT_WARNING, "VMDevices", "%s", err->msg);
+    if (!a->vm_waits)
+        return;
+    a->vm_waits = false;
+    if (a->dra)
+        sl_dra_await_vm(a->dra, false);
+    sl_agent_publish_cards(a);
 }
 
 static void stalled(void *data, uint64_t for_ns)
@@ -187,7 +201,12 @@ int sl_agent_vm_open(struct sl_agent *a, struct sl_err *err)
         rc = sl_vm_create(a->loop, &options, &ops, a, &a->vm, err);
     if (rc < 0)
         return rc;
+    /* Until sysfs is read, a card of the driver may be one that has vGPUs. */
+    a->vm_waits = !a->vm_offer;
+    if (a->dra && a->vm_waits)
+        sl_dra_await_vm(a->dra, true);
     sl_agent_vgpu_open(a);
+    sl_agent_vm_way_check(a);
     sl_vm_pci_ids(a->vm, a->config->vm.pci_ids);
     return 0;
 }
@@ -198,6 +217,7 @@ void sl_agent_vm_reload(struct sl_agent *a)
     static const struct sl_config_vm off;
     static const struct sl_vm_tree nothing;
     if (a->vm && !a->config->vm.enabled) {
+        sl_timer_stop(a->loop, &a->vm_again);
         sl_vm_destroy(a->vm);
         a->vm = NULL;
         a->vm_driver_cards = 0;
@@ -208,18 +228,20 @@ void sl_agent_vm_reload(struct sl_agent *a)
             sl_agent_say(a, SL_EVENT_WARNING, "VMDevices", "%s", err.msg);
     } else {
         sl_vm_pci_ids(a->vm, a->config->vm.pci_ids);
-        offer(a);
+        sl_agent_vm_way_check(a);
+        sl_agent_vm_again(a);
     }
 }
 
 void sl_agent_vm_offer(struct sl_agent *a)
 {
     if (a->vm && !a->vm_offer)
-        offer(a);
+        sl_agent_vm_again(a);
 }
 
 void sl_agent_vm_close(struct sl_agent *a)
 {
+    sl_timer_stop(a->loop, &a->vm_again);
     sl_agent_vgpu_close(a);
     sl_vm_destroy(a->vm);
     sl_plugins_destroy(a->vm_plugins);

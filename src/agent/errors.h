@@ -79,4 +79,22 @@ SL_ERROR(ARBITER_FOREIGN_LOG,
     "agent starts another arbiter",
     "the arbiter hangs, and is in another PID namespace (log)", "end that process");
 
+SL_ERROR(VM_NO_DRA,
+    "vm.by is claims, but this agent serves no claims: no device is offered to virtual machines; start it with --dra, or "
+    "write vm.by: plugins",
+    "the configuration and the options of the agent contradict each other", "do what the message says");
+SL_ERROR(VM_NVIDIA_NAME,
+    "vm.by is claims, but this agent serves claims under the name gpu.nvidia.com: devices for virtual machines are offered "
+    "by device plugins; write vm.by: plugins, or start the agent without --dra-driver",
+    "the devices under NVIDIA's name are those of NVIDIA's driver, and it has none for virtual machines",
+    "do what the message says");
+SL_ERROR(VM_BLIND,
+    "kubelet does not say which devices are in use: no device for virtual machines is offered by claims until it does: "
+    "%s",
+    "kubelet's PodResources socket is not mounted, or kubelet is away", "`--pod-resources-socket`");
+SL_ERROR(VM_HAS_PLUGIN, "a pod has %s by a device plugin: claims get it when that pod has ended",
+    "`vm.by` or `--dra` changed while the device was in use", "nothing, or end the virtual machine");
+SL_ERROR(VM_HAS_CLAIM, "a claim has %s: device plugins get it when the claim's pod has ended",
+    "`vm.by` changed while the device was in use", "nothing, or end the virtual machine");
+
 #endif

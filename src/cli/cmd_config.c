@@ -133,11 +133,34 @@ static void comment_table(const struct sl_plan *plan, FILE *out)
     free(text);
 }
 
+/* What virtual machines get depends on the drivers that cards are bound to, which change while the agent runs. */
+static void comment_vm(const struct sl_config_vm *vm, FILE *out)
+{
+    static const char *const ways[] = {[SL_VM_AUTO] =
+                                           "by claims where it has --dra, else by plugins",
+                                       [SL_VM_PLUGINS] = "by device plugins",
+                                       [SL_VM_CLAIMS] = "by claims, for which it needs --dra"};
+    if (!vm->enabled)
+        return;
+    (void)fprintf(
+        out,
+        "# Cards bound to vfio-pci, and vGPUs, are not counted here: the agent offers them to "
+        "virtual machines %s,\n# and a card that has vGPUs not to containers.\n",
+        ways[vm->by]);
+    const struct sl_config_vgpu *v = vm->vgpu.item;
+    for (size_t i = 0; i < vm->vgpu.count; i++)
+        (void)fprintf(out, "# It makes %u vGPU%s %s on %s.\n", v[i].count,
+                      v[i].count == 1 ? "" : "s", v[i].name,
+                      v[i].devices.count ? "each card of the entry"
+                                         : "each card that can have them");
+}
+
 /* YAML. All but the configuration is in comments, so that the whole output can be saved as a file. */
 static void print_text(const struct view *v, FILE *out)
 {
     sl_config_print(v->config, out);
     (void)fputs("#\n", out);
+    comment_vm(&v->config->vm, out);
     if (!v->plan) {
         (void)fprintf(out,
                       "# The GPUs of this node cannot be read, so what it would advertise is "

@@ -142,6 +142,25 @@ struct cards {
     size_t count;
 };
 
+/* A vGPU works without a licence, but more slowly after a while: worth a line where NVML tells. */
+static void check_vgpu(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
+{
+    struct sl_gpu_vgpu v = {0};
+    if (sl_gpu_vgpu(gpu, i, &v, NULL) < 0 || !v.guest)
+        return;
+    if (v.licence == SL_GPU_LICENCE_NONE)
+        sl_doctor_add(d, "vgpu", SL_DOCTOR_WARNING,
+                      "give the machine its licence (nvidia-gridd), then look at `nvidia-smi -q`",
+                      "GPU %zu is a vGPU without a licence%s%s: its driver slows it down", i,
+                      v.product[0] ? " for " : "", v.product);
+    else if (v.licence == SL_GPU_LICENCE_VALID)
+        sl_doctor_add(d, "vgpu", SL_DOCTOR_OK, NULL, "GPU %zu is a vGPU, licensed%s%s%s%s", i,
+                      v.product[0] ? " for " : "", v.product, v.until[0] ? " until " : "", v.until);
+    else
+        sl_doctor_add(d, "vgpu", SL_DOCTOR_SKIPPED, NULL,
+                      "GPU %zu is a vGPU; its driver does not tell whether it has a licence", i);
+}
+
 static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i, char *ret_uuid)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -161,6 +180,7 @@ static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i, char *
     else
         sl_doctor_add(d, "gpu", SL_DOCTOR_OK, NULL, "GPU %zu: %s, %s%s", i, info.name, total,
                       info.mig_capable ? ", MIG off" : "");
+    check_vgpu(d, gpu, i);
     if (!info.mig_enabled)
         memcpy(ret_uuid, info.uuid, sizeof(info.uuid));
 }

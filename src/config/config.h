@@ -105,9 +105,12 @@ struct sl_config_vgpu {
     struct sl_config_texts devices; /* PCI addresses and UUIDs of cards; none: all that can */
 };
 
+enum sl_vm_by { SL_VM_AUTO, SL_VM_PLUGINS, SL_VM_CLAIMS };
+
 struct sl_config_vm { /* vm: a section of Sluice. Devices for virtual machines */
     bool enabled;
-    char *pci_ids;                   /* names of PCI devices; "": where distributions put them */
+    enum sl_vm_by by; /* how pods get them; auto: by claims where the agent serves claims */
+    char *pci_ids;    /* names of PCI devices; "": where distributions put them */
     struct sl_config_list resources; /* struct sl_config_pattern: other names */
     struct sl_config_list vgpu;      /* sharing.vgpu: struct sl_config_vgpu */
 };

@@ -17,6 +17,7 @@ static const char *const id_words[] = {"uuid", "index", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
 /* tegra and vfio are NVIDIA's words too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
+static const char *const vm_words[] = {"auto", "plugins", "claims", NULL};
 static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
                                          NULL};
@@ -149,6 +150,7 @@ const struct sl_schema_row sl_schema[] = {
 
     SECTION("vm"),
     ROW("vm.enabled", BOOL, IN(c.vm.enabled), "false"),
+    ROW("vm.by", ENUM, IN(c.vm.by), "auto", .words = vm_words),
     ROW("vm.pciIDs", STRING, IN(c.vm.pci_ids), ""),
     ROW("vm.resources", ITEMS, IN(c.vm.resources), NULL,
         .item_size = sizeof(struct sl_config_pattern)),

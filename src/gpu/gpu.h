@@ -41,6 +41,15 @@ struct sl_gpu_memory {
     uint64_t free_bytes;
 };
 
+enum sl_gpu_licence { SL_GPU_LICENCE_UNKNOWN, SL_GPU_LICENCE_NONE, SL_GPU_LICENCE_VALID };
+
+struct sl_gpu_vgpu {
+    bool guest; /* the card is a vGPU; else nothing below is set */
+    enum sl_gpu_licence licence;
+    char product[128]; /* that is licensed, or would have to be; "": not known */
+    char until[24];    /* "2027-01-31"; "": for ever, or not known */
+};
+
 #define SL_GPU_NO_INSTANCE UINT32_MAX
 
 struct sl_gpu_process {

@@ -351,6 +351,48 @@ static void test_checkpoint(void **state)
 }
 
 /* Cut at every length, and changed at places: the one before is taken, nothing half. */
+/* A file as versions wrote it that knew no devices for virtual machines. */
+static void test_checkpoint_of_before(void **state)
+{
+    (void)state;
+    struct sl_checkpoint c = {0}, back = {0};
+    struct sl_err err = SL_ERR_INIT;
+    char path[128];
+    struct sl_prepared *p = fill(&c, "a");
+    (void)snprintf(p->pod_claim, sizeof(p->pod_claim), "cards");
+    (void)snprintf(p->device[1].subrequest, sizeof(p->device[1].subrequest), "any");
+    assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
+    assert_int_equal(sl_checkpoint_load(dir, &back, &err), 0);
+    assert_string_equal(back.claims->pod_claim, "cards");
+    assert_string_equal(back.claims->device[1].subrequest, "any");
+    sl_checkpoint_clear(&back);
+
+    (void)snprintf(path, sizeof(path), "%s/" SL_CHECKPOINT_FILE, dir);
+    json_t *file = json_load_file(path, 0, NULL), *data = json_object_get(file, "data");
+    json_t *claim = json_array_get(json_object_get(data, "claims"), 0);
+    assert_int_equal(json_object_del(claim, "podClaim"), 0);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(
+            json_object_del(json_array_get(json_object_get(claim, "devices"), i), "subrequest"), 0);
+    char *text = json_dumps(data, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    uint64_t h = 0xcbf29ce484222325ULL;
+    for (const char *at = text; *at; at++)
+        h = (h ^ (unsigned char)*at) * 0x100000001b3ULL;
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    (void)fprintf(f, "{\"version\":1,\"checksum\":\"%016llx\",\"data\":%s}", (unsigned long long)h,
+                  text);
+    (void)fclose(f);
+    free(text);
+    json_decref(file);
+    assert_int_equal(sl_checkpoint_load(dir, &back, &err), 0);
+    assert_false(back.doubtful);
+    assert_string_equal(back.claims->name, "claim-a");
+    assert_string_equal(back.claims->pod_claim, "");
+    sl_checkpoint_clear(&back);
+    sl_checkpoint_clear(&c);
+}
+
 static void test_checkpoint_damage(void **state)
 {
     (void)state;
@@ -505,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_devices_in_protobuf),
         cmocka_unit_test_setup_teardown(test_checkpoint, dir_setup, dir_teardown),
+        cmocka_unit_test_setup_teardown(test_checkpoint_of_before, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(test_checkpoint_damage, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(test_checkpoint_of_the_future, dir_setup, dir_teardown),
     };

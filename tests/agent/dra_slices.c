@@ -220,8 +220,10 @@ static void check_device(json_t *d, const json_t *sets, json_t *names)
     assert_null(json_object_get(names, name));
     assert_int_equal(json_object_set_new(names, name, json_true()), 0);
     assert_int_equal(sl_device_name_parse(name, &parsed, &err), 0);
-    sl_device_name_format(&parsed, again);
-    assert_string_equal(again, name);
+    if (parsed.kind != SL_DEVICE_VM) { /* its id is in the offer */
+        sl_device_name_format(&parsed, again);
+        assert_string_equal(again, name);
+    }
     assert_true(json_object_size(json_object_get(d, "attributes")) +
                     json_object_size(json_object_get(d, "capacity")) <=
                 32);
@@ -384,6 +386,71 @@ static void test_unhealthy_is_tainted(void **state)
     json_decref(slices);
 }
 
+static void vm_device(struct sl_vm_device *d, enum sl_vm_kind kind, const char *id)
+{
+    *d = (struct sl_vm_device){.kind = kind, .group = 7, .numa_node = -1, .healthy = true};
+    (void)snprintf(d->id, sizeof(d->id), "%s", id);
+    (void)snprintf(d->card, sizeof(d->card), "0000:1b:00.0");
+    memset(d->resource, 'R', 70); /* longer than an attribute may be */
+}
+
+static void test_virtual_machines(void **state)
+{
+    (void)state;
+    struct node n;
+    struct sl_vm_device d[70] = {0};
+    struct sl_vm_offer offer = {.way = SL_VM_BY_CLAIMS, .device = d, .device_count = 70};
+    char text[SL_DEVICE_NAME_SIZE];
+    node_init(&n, 2, true);
+    n.extra[0].taken = true;
+    n.opt.vm = &offer;
+    vm_device(&d[0], SL_VM_PASSTHROUGH, "0000:1b:00.0");
+    vm_device(&d[1], SL_VM_VGPU_VF, "0000:4e:00.4");
+    d[1].healthy = false;
+    vm_device(&d[2], SL_VM_PASSTHROUGH, "00000001:1c:00.0");
+    d[2].elsewhere = true;
+    for (unsigned i = 3; i < 70; i++) {
+        char uuid[SL_DEVICE_ID_SIZE];
+        (void)snprintf(uuid, sizeof(uuid), "aa618089-8b16-4d01-a136-25a0f3c73%03u", i);
+        vm_device(&d[i], SL_VM_VGPU_MDEV, uuid);
+    }
+    json_t *slices = make(&n), *order = check_slices(slices);
+    assert_null(device(slices, "gpu-0")); /* virtual machines have it */
+    assert_null(device(slices, "gpu-0-share"));
+    assert_null(device(slices, "gpu-0-mig-1g18gb-0"));
+    assert_non_null(device(slices, "gpu-1"));
+    assert_null(device(slices, "vm-00000001-1c-00-0"));
+    const json_t *a = json_object_get(device(slices, "vm-0000-1b-00-0"), "attributes");
+    assert_string_equal(json_string_value(json_object_get(
+                            json_object_get(a, "resource.kubernetes.io/pciBusID"), "string")),
+                        "0000:1b:00.0");
+    assert_null(json_object_get(a, "numaNode"));
+    assert_null(json_object_get(device(slices, "vm-0000-1b-00-0"), "taints"));
+    const json_t *t =
+        json_array_get(json_object_get(device(slices, "vm-0000-4e-00-4"), "taints"), 0);
+    assert_string_equal(json_string_value(json_object_get(t, "effect")), "NoSchedule");
+    sl_device_vm_name(d[69].id, text);
+    a = json_object_get(device(slices, text), "attributes");
+    assert_non_null(json_object_get(a, "mdevUUID"));
+    assert_null(json_object_get(a, "resource.kubernetes.io/pciBusID"));
+    json_decref(order);
+    json_decref(slices);
+
+    offer.way = SL_VM_BY_PLUGINS; /* the cards are still taken */
+    slices = make(&n);
+    assert_null(device(slices, "gpu-0"));
+    assert_null(device(slices, "vm-0000-1b-00-0"));
+    json_decref(slices);
+
+    offer.way = SL_VM_BY_CLAIMS;
+    n.opt.inv = NULL; /* no driver for containers */
+    slices = make(&n);
+    order = check_slices(slices);
+    assert_int_equal(json_array_size(order), 69);
+    json_decref(order);
+    json_decref(slices);
+}
+
 /* The attribute says the driver's number, not the place among those that answered. */
 static void test_index_is_the_drivers(void **state)
 {
@@ -511,7 +578,9 @@ static void test_names(void **state)
     static const char *const bad[] = {"",           "gpu-",         "gpu-x",
                                       "gpu-01",     "gpu-0-",       "gpu-0-shared",
                                       "gpu-0-mig-", "gpu-0-mig--1", "gpu-0-mig-1g18gb",
-                                      "GPU-0",      "gpu--1",       "gpu-99999999"};
+                                      "GPU-0",      "gpu--1",       "gpu-99999999",
+                                      "vm-",        "vm-xyz",       "vm-0000:1b:00.0",
+                                      "vm-0000-",   "VM-0000"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_true(sl_device_name_parse(bad[i], &d, &err) < 0);
 }
@@ -523,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_a_share),
         cmocka_unit_test(test_ranges_of_odd_configs),
         cmocka_unit_test(test_unhealthy_is_tainted),
+        cmocka_unit_test(test_virtual_machines),
         cmocka_unit_test(test_foreign_instances_stay),
         cmocka_unit_test(test_static_mig),
         cmocka_unit_test(test_same),

@@ -39,9 +39,10 @@ static const struct sl_podres_device device = {"nvidia.com/gpu", "GPU-1::0", "de
                                                "main"};
 static struct sl_metrics_allocation held[] = {{&device, "GPU-1"}};
 static struct sl_metrics_vm vms[] = {
-    {"nvidia.com/GH100_H200_SXM_141GB", "0000:3b:00.0", "passthrough", "0000:3b:00.0", "", true},
+    {"nvidia.com/GH100_H200_SXM_141GB", "0000:3b:00.0", "passthrough", "0000:3b:00.0", "", "claims",
+     true, 1},
     {"nvidia.com/NVIDIA_L40S-8Q", "0000:4e:00.4", "vgpu-vf", "0000:4e:00.0", "NVIDIA L40S-8Q",
-     false},
+     "plugins", false, NAN},
 };
 static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,

@@ -115,6 +115,38 @@ static void passthrough(void **state)
     assert_false(sl_vm_offer_takes(offer, "0000:1b:00.0"));
 }
 
+static const char *held_elsewhere(void *data, const struct sl_vm_device *d)
+{
+    return strcmp(d->id, data) == 0 ? "a pod has it" : NULL;
+}
+
+static void one_way(void **state)
+{
+    (void)state;
+    char held[] = "0000:1b:00.0";
+    vm_file(&world, NULL, "sys/devices/pci0000:3a/0000:3b:00.0");
+    vm_link(&world, "../../../devices/pci0000:3a/0000:3b:00.0", VM_PCI "0000:3b:00.0");
+    vm_h200(&world, "0000:1b:00.0", 30, "vfio-pci");
+    vm_h200(&world, "0000:3b:00.0", 41, "vfio-pci");
+    look(NULL);
+    assert_string_equal(device("0000:3b:00.0")->pcie_root, "pci0000:3a");
+    assert_string_equal(device("0000:1b:00.0")->pcie_root, "");
+    assert_int_equal(device("0000:3b:00.0")->pci_device, 0x2335);
+    assert_ptr_equal(sl_vm_offer_find(offer, held), device(held));
+    assert_null(sl_vm_offer_find(offer, "0000:ff:00.0"));
+    sl_vm_offer_by(offer, SL_VM_BY_PLUGINS, held_elsewhere, held);
+    assert_int_equal(offer->plan.resource_count, 1);
+    assert_int_equal(offer->plan.resource[0].device_count, 2);
+    assert_true(offer->inv.gpu[0].lost && !offer->inv.gpu[1].lost);
+    assert_int_equal(offer->plan.warning_count, 1);
+    look(NULL);
+    sl_vm_offer_by(offer, SL_VM_BY_CLAIMS, held_elsewhere, held);
+    assert_int_equal(offer->plan.resource_count, 0); /* no plugin has one */
+    assert_int_equal(offer->device_count, 2);
+    assert_true(device(held)->elsewhere && !device("0000:3b:00.0")->elsewhere);
+    assert_true(sl_vm_offer_takes(offer, held));
+}
+
 static void unknown_device(void **state)
 {
     (void)state;
@@ -376,9 +408,9 @@ static void equality(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nothing), TEST(passthrough), TEST(unknown_device), TEST(other_names),
-        TEST(iommufd), TEST(audio),       TEST(shared_group),   TEST(bad_groups),
-        TEST(sriov),   TEST(mediated),    TEST(damaged),        TEST(equality),
+        TEST(nothing),  TEST(passthrough), TEST(unknown_device), TEST(other_names), TEST(one_way),
+        TEST(iommufd),  TEST(audio),       TEST(shared_group),   TEST(bad_groups),  TEST(sriov),
+        TEST(mediated), TEST(damaged),     TEST(equality),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,9 +227,9 @@ static void remembered(void **state)
     (void)snprintf(dir, sizeof(dir), "%s/state", world.root);
     sl_vgpu_made_open(dir, &a);
     assert_int_equal(a.count, 0);
-    assert_int_equal(sl_vgpu_made_add(&a, "0000:4e:00.4", &err), 0);
-    assert_int_equal(sl_vgpu_made_add(&a, "0000:4e:00.4", &err), 0);
-    assert_int_equal(sl_vgpu_made_add(&a, UUID, &err), 0);
+    assert_int_equal(sl_vgpu_made_add(&a, "0000:4e:00.4", 1157, &err), 0);
+    assert_int_equal(sl_vgpu_made_add(&a, "0000:4e:00.4", 1157, &err), 0);
+    assert_int_equal(sl_vgpu_made_add(&a, UUID, 0, &err), 0);
     sl_vgpu_made_open(dir, &b);
     assert_int_equal(b.count, 2);
     assert_string_equal(b.id[1], UUID);
@@ -253,7 +253,7 @@ static void remembered(void **state)
     sl_vgpu_made_clear(&b);
     vm_remove(&world, "state");
     vm_file(&world, "", "state"); /* not a directory: nothing is made that is not written down */
-    assert_true(sl_vgpu_made_add(&a, UUID, &err) < 0);
+    assert_true(sl_vgpu_made_add(&a, UUID, 0, &err) < 0);
     assert_int_equal(a.count, 1);
     sl_vgpu_made_clear(&a);
 }

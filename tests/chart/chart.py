@@ -273,7 +273,8 @@ class Rendered(unittest.TestCase):
     def test_notes_say_what_to_look_at_next(self):
         for strategy, words in (("default", ["rollout status daemonset/sluiced", "allocatable", "nvidia-smi"]),
                                 ("dra", ["resourceslices", "rollout status deployment/sluice-controller"]),
-                                ("fractional", ["kube-scheduler", "sluice-controller-tls"]), ("vm", ["permittedHostDevices"])):
+                                ("fractional", ["kube-scheduler", "sluice-controller-tls"]), ("vm", ["permittedHostDevices"]),
+                                ("vm-dra", ["resourceslices", "vm.gpu.sluice.io"])):
             notes = self.notes({"strategy": strategy})
             for word in [*words, "kubectl -n gpus", "docs/chart.md"]:
                 self.assertIn(word, notes, strategy)

@@ -12,6 +12,7 @@ COMBINATIONS = {
     "mig-mixed": ({"strategy": "mig-mixed"}, ["overlays/mig-mixed"], []),
     "fractional": ({"strategy": "fractional"}, ["overlays/fractional", "controller/extender"], []),
     "vm": ({"strategy": "vm"}, ["overlays/vm"], []),
+    "vm-dra": ({"strategy": "vm-dra"}, ["overlays/vm-dra", "controller/dra"], []),
     "dra": ({"strategy": "dra"}, ["overlays/dra", "controller/dra"], []),
     "dra without a controller": ({"strategy": "dra", "controller": {"mode": "none"}}, ["overlays/dra"], []),
     "nvidia-claims": ({"strategy": "dra", "agent": {"nvidiaClaims": True}}, ["overlays/dra", "controller/dra"],

@@ -33,6 +33,21 @@ teardown() { common_teardown; }
     done
 }
 
+@test "virtual machines: which way they get their devices, and which vGPUs are made" {
+    check() { printf 'version: v1\nvm: {enabled: true%s}\n%s' "$1" "${2-}" | "$SLUICE" config check --sim h200 -; }
+    run -0 check ""
+    has "by claims where it has --dra, else by plugins"
+    run -0 check ", by: plugins"
+    has "by device plugins"
+    run -0 check ", by: claims" "sharing: {vgpu: [{name: NVIDIA L40S-8Q, count: 4}]}"
+    has "by claims, for which it needs --dra"
+    has "It makes 4 vGPUs NVIDIA L40S-8Q on each card that can have them."
+    run -1 check ", by: both"
+    has 'stdin:2:25: vm.by: "both" is not known: possible values: auto, plugins or claims'
+    run -0 "$SLUICE" config check --sim h200 "$DATA/time-slicing.yaml"
+    [[ $output != *"virtual machines"* ]]
+}
+
 @test "a bad file: its name, line, column and what was meant; exit code 1" {
     printf 'version: v1\nflags:\n  migStrateyg: none\n' >"$PLACE/bad.yaml"
     run -1 "$SLUICE" config check --sim h200 "$PLACE/bad.yaml"

@@ -237,6 +237,27 @@ is() { [ "$("$1")" = "$2" ]; }
     [ ! -e "$SLUICE_DIR" ]
 }
 
+@test "doctor: the licence of a vGPU, where the driver tells" {
+    vgpu() {
+        printf 'device = h200\nvgpu = %s\n' "$1" >"$BATS_TEST_TMPDIR/guest"
+        "$SLUICE" doctor --sim "$BATS_TEST_TMPDIR/guest" | grep '  vgpu  ' || true
+    }
+    run -0 vgpu licensed
+    [[ $output == ok* ]]
+    has "GPU 0 is a vGPU, licensed for Simulated Compute Server until 2031-01-31"
+    run -0 vgpu unlicensed
+    [[ $output == warning* ]]
+    has "GPU 0 is a vGPU without a licence for Simulated Compute Server: its driver slows it down"
+    run -0 vgpu untold
+    [[ $output == skipped* ]]
+    has "its driver does not tell whether it has a licence"
+    run -0 vgpu no
+    [ -z "$output" ]
+    printf 'device = h200\nvgpu = perhaps\n' >"$BATS_TEST_TMPDIR/guest"
+    run "$SLUICE" doctor --sim "$BATS_TEST_TMPDIR/guest"
+    has "no, licensed, unlicensed or untold"
+}
+
 # What doctor measured. On a machine that is too busy it measures nothing, says so, and is asked again.
 slices() {
     local line i

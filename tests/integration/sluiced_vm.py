@@ -2,6 +2,7 @@
 """A whole sluiced that serves virtual machines, on a made sysfs whose devices come, go and change their drivers."""
 import os
 import re
+import shutil
 import signal
 
 from sluiced_node import GPU, Case, main, until
@@ -12,7 +13,7 @@ L40S_8Q = "nvidia.com/NVIDIA_L40S-8Q"
 ON = "version: v1\nvm: {enabled: true}\n"
 
 
-class Vm(Case):
+class Machines(Case):
     def machine(self, spec="h200x2", config=ON, **more):
         node = self.node(spec, **more)
         node.config(config)
@@ -29,6 +30,14 @@ class Vm(Case):
         self.assertEqual(len(found), 2)
         return found
 
+    def vgpus(self, count):
+        return ON + f"sharing: {{vgpu: [{{name: NVIDIA L40S-8Q, count: {count}}}]}}\n" if count else ON
+
+    def types(self, machine, functions):
+        return [(machine.pci / f / "nvidia/current_vgpu_type").read_text(encoding="ascii").strip() for f in functions]
+
+
+class Vm(Machines):
     def test_passthrough(self):
         node, machine = self.machine()
         machine.function("0000:a0:00.0", 70, "vfio-pci")
@@ -130,6 +139,32 @@ class Vm(Case):
         self.assertEqual(got["envs"], {"MDEV_PCI_RESOURCE_NVIDIA_COM_NVIDIA_A40-1Q": f"{uuids[5]},{uuids[63]}"})
         self.assertEqual(got["devices"], ["/dev/vfio/vfio", "/dev/vfio/205", "/dev/vfio/263"])
 
+    def test_config(self):
+        node, machine = self.machine(config="version: v1\n")
+        machine.function("0000:a0:00.0", 70, "vfio-pci")
+        agent = node.agent()
+        node.wait(2)
+        self.assertEqual(node.counts(H200), [0, 0, 0])  # off, unless it is asked for
+        node.config(ON)
+        node.wait(1, resource=H200)
+        node.config(ON.replace("true", "true, resources: [{pattern: '10de:2335', name: Mine}]"))
+        node.wait(1, resource="nvidia.com/Mine")
+        node.wait(0, resource=H200)
+        got = node.allocate("0000:a0:00.0", resource="nvidia.com/Mine")
+        self.assertEqual(got["envs"], {"PCI_RESOURCE_NVIDIA_COM_MINE": "0000:a0:00.0"})
+        node.config(ON.replace("true", "true, resources: [{pattern: '*', name: gpu}]"))
+        agent.said("nvidia.com/gpu is a resource of containers")
+        node.wait(1, resource="nvidia.com/Mine")  # the old configuration stays
+        node.config("version: v1\n")
+        node.wait(0, resource="nvidia.com/Mine")
+        node.wait(2, resource=GPU)
+        node.config(ON)
+        node.wait(1, resource=H200)
+
+
+class VmDays(Machines):
+    """Bad days, and vGPUs that the agent makes."""
+
     def test_no_driver(self):
         """Every card is with virtual machines: there is no driver for containers, and the node is well."""
         node, machine = self.machine(spec=None)
@@ -161,33 +196,36 @@ class Vm(Case):
         machine.remove("0000:a0:00.0")
         node.wait(0, resource=H200)
 
-    def test_config(self):
-        node, machine = self.machine(config="version: v1\n")
-        machine.function("0000:a0:00.0", 70, "vfio-pci")
-        agent = node.agent()
+    def test_sysfs_blocks_from_the_beginning(self):
+        """Until sysfs was read, a card may be one that has vGPUs: containers do not get it."""
+        node, machine = self.machine()
+        first = node.agent()
         node.wait(2)
-        self.assertEqual(node.counts(H200), [0, 0, 0])  # off, unless it is asked for
-        node.config(ON)
-        node.wait(1, resource=H200)
-        node.config(ON.replace("true", "true, resources: [{pattern: '10de:2335', name: Mine}]"))
-        node.wait(1, resource="nvidia.com/Mine")
-        node.wait(0, resource=H200)
-        got = node.allocate("0000:a0:00.0", resource="nvidia.com/Mine")
-        self.assertEqual(got["envs"], {"PCI_RESOURCE_NVIDIA_COM_MINE": "0000:a0:00.0"})
-        node.config(ON.replace("true", "true, resources: [{pattern: '*', name: gpu}]"))
-        agent.said("nvidia.com/gpu is a resource of containers")
-        node.wait(1, resource="nvidia.com/Mine")  # the old configuration stays
-        node.config("version: v1\n")
-        node.wait(0, resource="nvidia.com/Mine")
-        node.wait(2, resource=GPU)
-        node.config(ON)
-        node.wait(1, resource=H200)
+        card = sorted(self.addresses(first).items())[0][1]
+        self.assertEqual(first.kill(signal.SIGTERM), 0)
+        machine.function(card, 80, "nvidia")
+        machine.vf(card, "0000:4e:00.4", 61, 1157, "1157  : NVIDIA L40S-8Q\n")
+        vendor = machine.pci / "0000:4e:00.4/vendor"
+        os.remove(vendor)
+        os.mkfifo(vendor)
+        agent = node.agent(name="next")
+        agent.said("sysfs has not answered")
+        node.wait(2, 0)
+        self.assertEqual(agent.get("/healthz")[0], 200)
+        with open(vendor, "wb") as pipe:
+            os.remove(vendor)
+            vendor.write_text("0x10de\n", encoding="ascii")
+            pipe.write(b"0x10de\n")
+        node.wait(1, resource=L40S_8Q)
+        node.wait(2, 1)
 
-    def vgpus(self, count):
-        return ON + f"sharing: {{vgpu: [{{name: NVIDIA L40S-8Q, count: {count}}}]}}\n" if count else ON
-
-    def types(self, machine, functions):
-        return [(machine.pci / f / "nvidia/current_vgpu_type").read_text(encoding="ascii").strip() for f in functions]
+    def test_no_sysfs(self):
+        """A root without sysfs is said, and containers get their cards."""
+        node, machine = self.machine()
+        shutil.rmtree(machine.root / "sys")
+        agent = node.agent()
+        agent.said("devices for virtual machines are not known")
+        node.wait(2)
 
     def test_vgpus_made(self):
         node, machine = self.machine(config=self.vgpus(2))
@@ -221,6 +259,39 @@ class Vm(Case):
         node.kubelet.ask("remove default vm")
         until("the held one too", lambda: self.types(machine, functions) == ["0", "0", "0", "1157"])
         self.assertEqual(agent.get("/healthz")[0], 200)
+
+    def test_type_no_longer_fits(self):
+        """The card has no room for the second vGPU any more: the first is offered, the second is waited for, and said."""
+        node, machine = self.machine(config=self.vgpus(2), api=True)
+        node.kubelet.ask(f"podres {node.folder}/podres.sock")
+        machine.function("0000:a0:00.0", 80, "nvidia")
+        functions = ["0000:a0:00.4", "0000:a0:00.5"]
+        machine.vf("0000:a0:00.0", functions[0], 61, 0, "1157  : NVIDIA L40S-8Q\n")
+        machine.vf("0000:a0:00.0", functions[1], 62, 0)  # this list has other types, or none
+        agent = node.agent()
+        node.wait(1, resource=L40S_8Q)
+        agent.said("vGPU type NVIDIA L40S-8Q does not fit on card 0000:a0:00.0 now: it has 1 of 2")
+        until("an event", lambda: [e for e in node.api.events() if e["reason"] == "VGPUWaits"])
+        self.assertEqual(self.types(machine, functions), ["1157", "0"])
+        self.assertTrue(node.allocate(functions[0], resource=L40S_8Q)["envs"])
+        machine.write(f"sys/bus/pci/devices/{functions[1]}/nvidia/creatable_vgpu_types",
+                      "ID    : vGPU Name\n1157  : NVIDIA L40S-8Q\n")
+        node.wait(2, resource=L40S_8Q)
+        self.assertEqual(self.types(machine, functions), ["1157", "1157"])
+        # Another program gives one of ours another type: it is that program's now, and is not removed.
+        machine.write(f"sys/bus/pci/devices/{functions[1]}/nvidia/creatable_vgpu_types",
+                      "ID    : vGPU Name\n1162  : NVIDIA L40S-12Q\n")
+        machine.write(f"sys/bus/pci/devices/{functions[1]}/nvidia/current_vgpu_type", "1162\n")
+        node.wait(1, resource="nvidia.com/NVIDIA_L40S-12Q")
+        node.config(self.vgpus(0))
+        node.wait(0, resource=L40S_8Q)
+        until("ours is gone", lambda: self.types(machine, functions) == ["0", "1162"])
+        # One that another program made, and gives another type: another resource.
+        machine.vf("0000:a0:00.0", "0000:a0:00.6", 63, 1160, "1160  : NVIDIA L40S-48Q\n1161  : NVIDIA L40S-24Q\n")
+        node.wait(1, resource="nvidia.com/NVIDIA_L40S-48Q")
+        machine.write("sys/bus/pci/devices/0000:a0:00.6/nvidia/current_vgpu_type", "1161\n")
+        node.wait(1, resource="nvidia.com/NVIDIA_L40S-24Q")
+        node.wait(0, resource="nvidia.com/NVIDIA_L40S-48Q")
 
     def test_vgpus_without_kubelets_word(self):
         """Nothing is made and nothing removed while it is not known what is in use."""

@@ -33,8 +33,12 @@ class Machine:
     def bind(self, address, driver):
         self.link(f"sys/bus/pci/devices/{address}/driver", f"../../../bus/pci/drivers/{driver}")
 
-    def function(self, address, group, driver, device=0x2335, kind=0x0302, numa=1):
+    def function(self, address, group, driver, device=0x2335, kind=0x0302, numa=1, bus=None):
+        """bus: "pci0000:a0" makes the directory below it, with a link to it, as sysfs has it."""
         where = f"sys/bus/pci/devices/{address}"
+        if bus:
+            (self.root / f"sys/devices/{bus}/{address}").mkdir(parents=True)
+            self.link(where, f"../../../devices/{bus}/{address}")
         self.write(f"{where}/numa_node", f"{numa}\n")
         self.write(f"{where}/class", f"0x{kind:04x}00\n")
         self.write(f"{where}/device", f"0x{device:04x}\n")
@@ -45,8 +49,13 @@ class Machine:
         self.write(f"{where}/vendor", "0x10de\n")  # last: before it, this is nobody's device
 
     def remove(self, address):
-        os.remove(self.pci / address / "vendor")
-        shutil.rmtree(self.pci / address)
+        where = self.pci / address
+        os.remove(where / "vendor")
+        if where.is_symlink():
+            folder = where.resolve()
+            where.unlink()
+            where = folder
+        shutil.rmtree(where)
 
     def vf(self, card, address, group, current, creatable=""):
         where = f"sys/bus/pci/devices/{address}"

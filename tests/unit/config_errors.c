@@ -89,6 +89,7 @@ static const struct {
     {"vm: {enabled: true}\nsharing: {vgpu: [{name: A, count: 1}, {name: A, count: 2}]}",
      "c.yaml:2:17: sharing.vgpu: A is listed twice"},
     {"vm: {enable: true}", "c.yaml:1:6: unknown key \"enable\" in vm: did you mean \"enabled\"?"},
+    {"vm: {by: claim}", "c.yaml:1:10: vm.by: \"claim\" is not known"},
     {"vm: {resources: [{name: x}]}", "c.yaml:1:18: vm.resources[]: no pattern"},
     {"vm: {resources: [{pattern: x}]}", "c.yaml:1:18: vm.resources[]: no name"},
     {"vm: {resources: [{pattern: x, name: \"a b\"}]}",

@@ -45,6 +45,7 @@ static const struct {
     {"sharing.fractional.allow.resize", {"never", "allocated", "free"}},
     {"sharing.fractional.allow.resizeTo", {"0", "50", "100"}},
     {"vm.enabled", {"true", "false", "true"}},
+    {"vm.by", {"plugins", "claims", "auto"}},
     {"vm.pciIDs", {"/a", "/b b", "/c"}},
     {"imex.channelIDs", {"0", "", "0"}},
     {"imex.required", {"true", "false", "true"}},

@@ -10,7 +10,7 @@ flags:
   {{- if hasPrefix "mig-" .Values.strategy }}
   migStrategy: {{ trimPrefix "mig-" .Values.strategy }}
   {{- end }}
-  {{- if ne .Values.strategy "dra" }}
+  {{- if not (has .Values.strategy (list "dra" "vm-dra")) }}
   plugin:
     deviceListStrategy: cdi-cri
   {{- end }}
@@ -25,13 +25,14 @@ sharing:
   fractional:
     enabled: true
     slots: {{ .Values.slots }}
-{{- else if eq .Values.strategy "dra" }}
+{{- else if has .Values.strategy (list "dra" "vm-dra") }}
 sharing:
   fractional:
     enabled: true
     memory: {min: 256Mi, step: 1Mi}
     cores: {min: 1, step: 1}
-{{- else if eq .Values.strategy "vm" }}
+{{- end }}
+{{- if has .Values.strategy (list "vm" "vm-dra") }}
 vm:
   enabled: true
 {{- end }}

@@ -12,23 +12,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{- /* "true" or "": whether the agent has a component. Called with (list . NAME STRATEGY). */ -}}
+{{- /* "true" or "": whether the agent has a component. Called with (list . NAME STRATEGIES), with blanks between. */ -}}
 {{- define "sluice.component" -}}
 {{- $root := index . 0 }}
 {{- $said := index $root.Values.agent.components (index . 1) | toString }}
-{{- if or (eq $said "true") (and (eq $said "auto") (eq $root.Values.strategy (index . 2))) }}true{{ end }}
+{{- if or (eq $said "true") (and (eq $said "auto") (has $root.Values.strategy (splitList " " (index . 2)))) }}true{{ end }}
 {{- end }}
 
 {{- define "sluice.mps" }}{{ include "sluice.component" (list . "mps" "mps") }}{{ end }}
 {{- define "sluice.fractional" }}{{ include "sluice.component" (list . "fractional" "fractional") }}{{ end }}
-{{- define "sluice.dra" }}{{ include "sluice.component" (list . "dra" "dra") }}{{ end }}
-{{- define "sluice.migManagement" }}{{ include "sluice.component" (list . "migManagement" "dra") }}{{ end }}
-{{- define "sluice.vm" }}{{ include "sluice.component" (list . "vm" "vm") }}{{ end }}
+{{- define "sluice.dra" }}{{ include "sluice.component" (list . "dra" "dra vm-dra") }}{{ end }}
+{{- define "sluice.migManagement" }}{{ include "sluice.component" (list . "migManagement" "dra vm-dra") }}{{ end }}
+{{- define "sluice.vm" }}{{ include "sluice.component" (list . "vm" "vm vm-dra") }}{{ end }}
 
 {{- /* none, dra or extender */ -}}
 {{- define "sluice.controller" -}}
 {{- if ne .Values.controller.mode "auto" }}{{ .Values.controller.mode }}
-{{- else if eq .Values.strategy "dra" }}dra
+{{- else if has .Values.strategy (list "dra" "vm-dra") }}dra
 {{- else if eq .Values.strategy "fractional" }}extender
 {{- else }}none
 {{- end }}

@@ -64,8 +64,8 @@ struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
 
 /* --- fields: one table for writing and reading --- */
 
-/* LATER: a U32 that earlier agents did not write; 0 where it is not. */
-enum field_type { TEXT, U32, U64, FLAG, WORD, LATER };
+/* LATER_…: the files of earlier versions do not have it; it is empty or 0 then. */
+enum field_type { TEXT, LATER_TEXT, U32, LATER_U32, U64, FLAG, WORD };
 struct field {
     const char *name;
     enum field_type type;
@@ -75,6 +75,7 @@ struct field {
 #define D(type, name, member)    F(struct sl_prepared_device, type, name, member)
 static const struct field device_fields[] = {
     D(TEXT, "request", request),
+    D(LATER_TEXT, "subrequest", subrequest),
     D(TEXT, "device", device),
     D(TEXT, "shareID", share_id),
     D(FLAG, "admin", admin),
@@ -82,7 +83,7 @@ static const struct field device_fields[] = {
     D(U64, "resizedMemoryBytes", resized.memory_bytes),
     D(U32, "resizedCoresPermille", resized.cores_permille),
     D(U32, "resizedLimitPermille", resized.limit_permille),
-    D(LATER, "timeslice", timeslice),
+    D(LATER_U32, "timeslice", timeslice),
     D(WORD, "mig", mig),
     D(U32, "migProfileID", mig_profile_id),
     D(U32, "migStart", mig_start),
@@ -102,6 +103,7 @@ static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "name", name),
     F(struct sl_prepared, TEXT, "pod", pod),
     F(struct sl_prepared, TEXT, "podUID", pod_uid),
+    F(struct sl_prepared, LATER_TEXT, "podClaim", pod_claim),
     F(struct sl_prepared, WORD, "state", state),
 };
 
@@ -112,6 +114,7 @@ static json_t *write_field(const struct field *f, const void *base)
     uint32_t u32 = 0;
     switch (f->type) {
     case TEXT:
+    case LATER_TEXT:
         return json_string(at);
     case FLAG:
         return json_boolean(*(const bool *)(const void *)at);
@@ -119,7 +122,7 @@ static json_t *write_field(const struct field *f, const void *base)
         memcpy(&u64, at, sizeof(u64));
         return json_integer((json_int_t)u64);
     case U32:
-    case LATER:
+    case LATER_U32:
     case WORD: /* enums are ints here */
         memcpy(&u32, at, sizeof(u32));
         return json_integer((json_int_t)u32);
@@ -134,7 +137,10 @@ static bool read_field(const struct field *f, const json_t *object, void *base)
     json_int_t n = json_integer_value(v);
     uint64_t u64 = (uint64_t)n;
     uint32_t u32 = (uint32_t)n;
+    if (!v && (f->type == LATER_TEXT || f->type == LATER_U32))
+        return true;
     switch (f->type) {
+    case LATER_TEXT:
     case TEXT:
         if (!json_is_string(v) || json_string_length(v) >= f->size)
             return false;
@@ -149,10 +155,10 @@ static bool read_field(const struct field *f, const json_t *object, void *base)
     case WORD:
         memcpy(at, &u32, sizeof(u32));
         return json_is_integer(v) && n >= 0 && n < 8;
-    case LATER:
+    case LATER_U32:
     case U32:
         memcpy(at, &u32, sizeof(u32));
-        return (f->type == LATER && !v) || (json_is_integer(v) && n >= 0 && n <= UINT32_MAX);
+        return json_is_integer(v) && n >= 0 && n <= UINT32_MAX;
     }
     return false;
 }

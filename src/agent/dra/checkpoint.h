@@ -35,10 +35,11 @@ struct sl_prepared_since {
 
 /* One device of a prepared claim. */
 struct sl_prepared_device {
-    char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
+    char request[64], subrequest[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
     char tenant[SL_NAME_MAX]; /* in the arbiter; "": none */
-    struct sl_share share;    /* as allocated; of a whole device, only the GPU */
+    struct sl_share
+        share; /* as allocated; of a whole device, only the GPU; of a virtual machine's, its id */
     struct sl_resize resized; /* the changes since then */
     uint32_t timeslice;       /* of a whole card: the interval to set, 1 to 3; 0: the driver's */
     enum sl_prepared_mig mig;
@@ -51,7 +52,7 @@ struct sl_prepared_device {
 
 struct sl_prepared {
     char uid[SL_UID_SIZE], name_space[64], name[SL_K8S_NAME], pod[SL_K8S_NAME],
-        pod_uid[SL_UID_SIZE];
+        pod_uid[SL_UID_SIZE], pod_claim[64];
     enum sl_prepared_state state;
     struct sl_prepared_device *device;
     size_t device_count;

@@ -10,6 +10,9 @@
 #include "base/quantity.h"
 #include "base/units.h"
 
+/* Kubernetes writes it to claims that it makes from a template. */
+#define POD_CLAIM_ANNOTATION "resource.kubernetes.io/pod-claim-name"
+
 static bool copy(char *to, size_t size, const char *from)
 {
     return (size_t)snprintf(to, size, "%s", from) < size;
@@ -187,11 +190,15 @@ static int read_result(const struct parsing *p, const json_t *result, struct sl_
         !copy(r->device, sizeof(r->device), sl_jget_text(result, "device")))
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
     memcpy(r->request, full, n);
+    if (full[n] && !copy(r->subrequest, sizeof(r->subrequest), full + n + 1))
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
     r->share = (struct sl_share)SL_SHARE_INIT;
     r->admin = json_is_true(json_object_get(result, "adminAccess"));
     int rc = sl_device_name_parse(r->device, &r->name, err);
     if (rc < 0)
         return rc;
+    if (r->name.kind == SL_DEVICE_VM && r->admin)
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_VM_ADMIN, r->request, r->device);
     if (r->name.kind != SL_DEVICE_SHARE || r->admin)
         return read_config(p, result, r, err);
     rc = read_share(p, result, r, err);
@@ -218,6 +225,8 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
                 copy(c->uid, sizeof(c->uid), uid);
     if (!good)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAMES_LONG);
+    (void)copy(c->pod_claim, sizeof(c->pod_claim),
+               sl_jget_text(json_object_get(meta, "annotations"), POD_CLAIM_ANNOTATION));
     if (strcmp(sl_jget_text(pod, "resource"), "pods") == 0) {
         (void)copy(c->pod, sizeof(c->pod), sl_jget_text(pod, "name"));
         (void)copy(c->pod_uid, sizeof(c->pod_uid), sl_jget_text(pod, "uid"));

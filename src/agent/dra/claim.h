@@ -21,6 +21,7 @@
 struct sl_claim_result {
     uint32_t timeslice; /* GpuConfig: the interval that a whole card is set to; 0: the driver's */
     char request[64];   /* without a subrequest's name, as kubelet wants it */
+    char subrequest[64];
     char device[SL_DEVICE_NAME_SIZE];
     char share_id[SL_UID_SIZE]; /* "" for whole devices */
     bool admin;                 /* admin access: observes only, takes nothing */
@@ -40,6 +41,7 @@ struct sl_claim_result {
 struct sl_claim {
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     char pod[SL_K8S_NAME], pod_uid[SL_UID_SIZE]; /* the first pod that it is reserved for; "" */
+    char pod_claim[64]; /* its name in the pod, for a claim from a template; "" */
     struct sl_claim_result result[SL_CLAIM_RESULTS];
     size_t result_count;
 };

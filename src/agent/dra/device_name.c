@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VM_PREFIX "vm-"
+
 const char *sl_dra_driver(const struct sl_dra_names *names)
 {
     return names->nvidia ? SL_NVIDIA_DRIVER : SL_DRA_DRIVER;
@@ -60,7 +62,25 @@ void sl_device_name_format(const struct sl_device_name *name, char buf[SL_DEVICE
         (void)snprintf(buf, SL_DEVICE_NAME_SIZE, "gpu-%u-mig-%s-%u", name->gpu, name->profile,
                        name->start);
         break;
+    case SL_DEVICE_VM: /* sl_device_vm_name */
+        buf[0] = '\0';
     }
+}
+
+void sl_device_vm_name(const char *id, char buf[SL_DEVICE_NAME_SIZE])
+{
+    (void)snprintf(buf, SL_DEVICE_NAME_SIZE, VM_PREFIX "%s", id);
+    for (char *c = buf; *c; c++)
+        if (*c == ':' || *c == '.')
+            *c = '-';
+}
+
+/* The letters that ids have; which device it is, only the offer knows. */
+static bool is_vm_name(const char *name)
+{
+    size_t prefix = strlen(VM_PREFIX), n = strlen(name);
+    return strncmp(name, VM_PREFIX, prefix) == 0 && n > prefix && n < SL_DEVICE_NAME_SIZE &&
+           strspn(name + prefix, "0123456789abcdef-") == n - prefix && name[n - 1] != '-';
 }
 
 /* Digits without a sign or leading zeros: every device has one name. */
@@ -80,6 +100,10 @@ static const char *number(const char *s, uint32_t *ret)
 int sl_device_name_parse(const char *name, struct sl_device_name *ret, struct sl_err *err)
 {
     struct sl_device_name d = {.kind = SL_DEVICE_WHOLE};
+    if (is_vm_name(name)) {
+        *ret = (struct sl_device_name){.kind = SL_DEVICE_VM};
+        return 0;
+    }
     const char *rest = strncmp(name, "gpu-", 4) == 0 ? number(name + 4, &d.gpu) : NULL;
     bool good = rest && !*rest;
     if (rest && strcmp(rest, "-share") == 0) {

@@ -83,7 +83,8 @@ static bool ours(void *data, uint32_t gpu_instance)
 
 void sl_dra_republish(struct sl_dra *dra)
 {
-    if (!dra->inv || !dra->publisher || dra->owed)
+    bool known = dra->inv || (dra->vm && dra->alone);
+    if (!known || dra->awaits_vm || !dra->publisher || dra->owed)
         return;
     size_t n = dra->card_count;
     struct sl_slice_gpu *gpu = sl_xcalloc(n, sizeof(*gpu));
@@ -95,6 +96,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                        .profile_count = c->profile_count,
                                        .pcie_root = c->pcie_root,
                                        .unhealthy = c->unhealthy ? c->reason : NULL,
+                                       .taken = sl_dra_vm_takes(dra, i),
                                        .ours = ours,
                                        .data = &owner[i]};
     }
@@ -103,6 +105,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                     .node_uid = dra->node_uid,
                                     .inv = dra->inv,
                                     .gpu = gpu,
+                                    .vm = dra->vm,
                                     .fractional = dra->config ? &dra->config->fractional : NULL};
     sl_slices_publish_want(dra->publisher, sl_slices_make(&opt));
     free(gpu);
@@ -190,8 +193,7 @@ static void work(struct sl_dra *dra)
 {
     sl_dra_ask_profiles(dra);
     sl_dra_republish(dra);
-    if (dra->driver)
-        sl_dra_recover(dra);
+    sl_dra_recover(dra);
 }
 
 void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
@@ -204,6 +206,30 @@ void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
     for (size_t i = 0; i < dra->card_count; i++)
         if (dra->card[i].lost_untold)
             tell_health(dra, &dra->card[i]);
+    if (!dra->standby.set)
+        work(dra);
+}
+
+void sl_dra_vm(struct sl_dra *dra, const struct sl_vm_offer *offer, const struct sl_config *config)
+{
+    dra->vm = offer;
+    dra->awaits_vm = false;
+    dra->config = config;
+    sl_dra_vm_told(dra);
+    if (!dra->standby.set)
+        work(dra);
+}
+
+void sl_dra_await_vm(struct sl_dra *dra, bool await)
+{
+    dra->awaits_vm = await;
+    if (!dra->standby.set)
+        sl_dra_republish(dra);
+}
+
+void sl_dra_no_driver(struct sl_dra *dra)
+{
+    dra->alone = true;
     if (!dra->standby.set)
         work(dra);
 }
@@ -239,6 +265,8 @@ static int take_options(struct sl_dra *dra, const struct sl_dra_options *options
         o->registry_dir = "/var/lib/kubelet/plugins_registry";
     if (!o->state_dir)
         o->state_dir = o->plugin_dir;
+    if (!o->state_dir_host)
+        o->state_dir_host = o->state_dir;
     const char *dash = o->instance && o->instance[0] ? "-" : "";
     const char *instance = dash[0] ? o->instance : "";
     int a = snprintf(dra->dra_socket, sizeof(dra->dra_socket), "%s/dra%s%s.sock", o->plugin_dir,
@@ -353,7 +381,7 @@ static void standby_fired(struct sl_timer *t)
         sl_error("cannot start the DRA driver: %s", err.msg);
         return;
     }
-    if (dra->inv)
+    if (dra->inv || dra->vm)
         work(dra);
     if (dra->ops.took_over)
         dra->ops.took_over(dra->data);

@@ -13,6 +13,7 @@
 
 #include "agent/cards/devices.h"
 #include "agent/dra/device_name.h"
+#include "agent/vm/offer.h"
 #include "container/driver.h"
 #include "container/edits.h"
 #include "base/loop.h"
@@ -60,6 +61,7 @@ struct sl_dra_options {
     const char *arbiter_dir;      /* the directory of the arbiter's control socket */
     const char *arbiter_dir_host; /* the same directory for the container runtime */
     const char *sluice_dir_host;  /* of sl_cdi_install_sluice(), for the runtime */
+    const char *state_dir_host;   /* state_dir for the container runtime; NULL: the same path */
 };
 
 /*
@@ -79,6 +81,17 @@ void sl_dra_destroy(struct sl_dra *dra);
 /* The cards of this node and how they are shared, now. All three are borrowed until the next call. */
 void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
                    const struct sl_config *config, const struct sl_driver *driver);
+
+/* The devices for virtual machines, now; NULL: none. Both are borrowed until the next call. Cards that the offer takes
+ * leave the slices; its devices are in them where it is by claims. */
+void sl_dra_vm(struct sl_dra *dra, const struct sl_vm_offer *offer, const struct sl_config *config);
+/* The devices for virtual machines are still being read, or not to be had: until sl_dra_vm, nothing is published and no
+ * card prepared, because a card may be a virtual machine's. */
+void sl_dra_await_vm(struct sl_dra *dra, bool await);
+/* This node has no driver for containers: the slices need not wait for cards. */
+void sl_dra_no_driver(struct sl_dra *dra);
+/* Has a claim this device for virtual machines? While another agent has the claims, it may. */
+bool sl_dra_vm_held(const struct sl_dra *dra, const char *id);
 
 /* A card's or MIG device's health, as sl_health_options.changed tells it. */
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason);

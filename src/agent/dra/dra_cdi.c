@@ -70,8 +70,10 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
                         struct sl_edits *e, struct sl_err *err)
 {
     const struct sl_prepared_device *d = &p->device[i];
-    size_t gpu = sl_inventory_find(dra->inv, d->share.gpu);
     char attach[512];
+    if (sl_dra_is_vm(d))
+        return sl_dra_vm_edits(dra, p, i, e, err);
+    size_t gpu = sl_inventory_find(dra->inv, d->share.gpu);
     if (gpu == SIZE_MAX)
         return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, d->share.gpu);
     if (d->mig != SL_MIG_NO)
@@ -96,7 +98,11 @@ int sl_dra_write_spec(void *data, struct sl_err *err)
     struct sl_cdi_device *devices = sl_xcalloc(n, sizeof(*devices));
     struct sl_edits common = {0};
     int rc = 0;
-    sl_cdi_common_edits(dra->driver, &common);
+    bool driver = false;
+    for (size_t i = 0; i < n; i++)
+        driver |= !sl_dra_is_vm(&p->device[i]);
+    if (driver)
+        sl_cdi_common_edits(dra->driver, &common);
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = device_edits(dra, p, i, &devices[i].edits, err);
         device_word(&p->device[i], devices[i].name, sizeof(devices[i].name));

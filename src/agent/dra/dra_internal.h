@@ -69,6 +69,10 @@ struct sl_dra {
     struct card *card; /* one for each card of the inventory */
     size_t card_count;
     unsigned owed; /* answers to wait for: do not publish slices that would change at once */
+    const struct sl_vm_offer *vm; /* NULL: not known, or off */
+    bool awaits_vm;               /* it is being read */
+    bool alone;                   /* there is no driver for containers: publish without cards */
+    bool recovered_vm;
     char node_uid[SL_UID_SIZE];
     struct sl_kube_call *node_call;
     struct sl_slices_publisher *publisher;
@@ -89,6 +93,12 @@ struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
 uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid); /* 0: the card is gone */
 void sl_dra_republish(struct sl_dra *dra);
 const char *sl_dra_card_trouble(const struct card *c); /* NULL: no trouble */
+enum dra_fitness { DRA_UNKNOWN, DRA_FIT, DRA_TROUBLE };
+/* How the device of a prepared claim is; with its reason when it is in trouble. */
+enum dra_fitness sl_dra_fitness(struct sl_dra *dra, const struct sl_prepared_device *d,
+                                const char **ret_reason);
+/* Is all known that preparing this claim again needs: cards, driver, devices for virtual machines? */
+bool sl_dra_knows(const struct sl_dra *dra, const struct sl_prepared *p);
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message);
 
@@ -106,6 +116,21 @@ bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 /* dra_cdi.c */
 void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
                      size_t size);
+
+/* dra_vm.c: claims of devices for virtual machines */
+bool sl_dra_is_vm(const struct sl_prepared_device *d);
+bool sl_dra_vm_takes(const struct sl_dra *dra, size_t gpu); /* have virtual machines the card? */
+int sl_dra_vm_plan(struct sl_dra *dra, struct sl_prepared_device *d,
+                   struct sl_err *err) SL_MUST_CHECK;
+/* The nodes of VFIO, virt-launcher's variables, and the metadata of the request. */
+int sl_dra_vm_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
+                    struct sl_edits *e, struct sl_err *err) SL_MUST_CHECK;
+void sl_dra_vm_told(struct sl_dra *dra); /* the offer has changed: tells those who have a device */
+
+/* dra_metadata.c: the attributes of a request's devices as a file in its containers, as KEP-5304 says */
+int sl_dra_metadata_write(struct sl_dra *dra, const struct sl_prepared *p, const char *request,
+                          struct sl_edits *e, struct sl_err *err) SL_MUST_CHECK;
+void sl_dra_metadata_remove(struct sl_dra *dra, const char *uid);
 
 /* dra_mig.c: one job on the worker thread for all MIG devices of a claim; done is called on the loop. */
 enum mig_work {

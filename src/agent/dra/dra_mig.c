@@ -167,7 +167,7 @@ static int make(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_device
 {
     size_t card;
     struct sl_gpu_mig_info m;
-    if (d->admin || (d->mig != SL_MIG_PLANNED && d->mig_size))
+    if (d->admin || sl_dra_is_vm(d) || (d->mig != SL_MIG_PLANNED && d->mig_size))
         return 0;
     int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
     if (rc < 0)

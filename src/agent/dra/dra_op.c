@@ -245,7 +245,7 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
         memcpy(uid[i++], p->uid, SL_UID_SIZE);
     for (i = 0; i < n; i++) {
         struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, uid[i]);
-        if (!p || (p->state == SL_PREPARED && !prepared_too))
+        if (!p || (p->state == SL_PREPARED && !prepared_too) || !sl_dra_knows(dra, p))
             continue;
         bool busy = false;
         for (const struct op *o = dra->running; o; o = o->next)
@@ -265,11 +265,13 @@ static void retry_fired(struct sl_timer *t)
 
 void sl_dra_recover(struct sl_dra *dra)
 {
-    if (dra->recovered)
-        return;
-    dra->recovered = true;
-    recover_entries(dra, true);
-    remove_leftovers(dra);
+    bool cards = dra->driver && !dra->recovered, vm = dra->vm && !dra->recovered_vm;
+    dra->recovered |= cards;
+    dra->recovered_vm |= vm;
+    if (cards || vm)
+        recover_entries(dra, true);
+    if (cards)
+        remove_leftovers(dra);
 }
 
 void sl_dra_prepare_init(struct sl_dra *dra)

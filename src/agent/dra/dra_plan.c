@@ -36,7 +36,7 @@ static bool compatible(const struct sl_prepared_device *a, const struct sl_prepa
 {
     struct sl_device_name x, y;
     enum sl_device_kind ka = kind_of(a, &x), kb = kind_of(b, &y);
-    if (ka == SL_DEVICE_WHOLE || kb == SL_DEVICE_WHOLE || ka != kb)
+    if (ka == SL_DEVICE_WHOLE || ka == SL_DEVICE_VM || kb == SL_DEVICE_WHOLE || ka != kb)
         return false;
     if (ka == SL_DEVICE_SHARE)
         return true;
@@ -147,19 +147,26 @@ static int plan_mig(struct sl_dra *dra, const struct sl_device_name *name,
 static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
                        struct sl_prepared_device *d, struct sl_err *err)
 {
+    (void)snprintf(d->request, sizeof(d->request), "%s", r->request);
+    (void)snprintf(d->subrequest, sizeof(d->subrequest), "%s", r->subrequest);
+    (void)snprintf(d->device, sizeof(d->device), "%s", r->device);
+    (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
+    d->admin = r->admin;
+    d->share = r->share;
+    d->ready_since.yes_s = (uint64_t)time(NULL);
+    if (r->name.kind == SL_DEVICE_VM)
+        return sl_dra_vm_plan(dra, d, err);
+    if (!dra->inv || !dra->driver || dra->awaits_vm)
+        return sl_err_set(err, -EAGAIN, SL_E_DRA_READING);
     if (r->name.gpu >= dra->inv->gpu_count)
         return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_MISSING, dra->inv->gpu_count, r->device);
     const struct sl_inv_gpu *g = &dra->inv->gpu[r->name.gpu];
     if (g->lost)
         return sl_err_set(err, -EIO, SL_E_CLAIM_GPU_LOST, r->name.gpu, r->device);
-    (void)snprintf(d->request, sizeof(d->request), "%s", r->request);
-    (void)snprintf(d->device, sizeof(d->device), "%s", r->device);
-    (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
-    d->admin = r->admin;
-    d->share = r->share;
+    if (sl_dra_vm_takes(dra, r->name.gpu))
+        return sl_err_set(err, -EBUSY, SL_E_CLAIM_VM_HAS_CARD, r->name.gpu, r->device);
     d->timeslice = r->admin ? 0 : r->timeslice; /* who observes changes nothing */
     (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
-    d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
@@ -203,6 +210,7 @@ struct sl_prepared *sl_dra_plan(struct sl_dra *dra, struct sl_claim *claim, stru
     (void)snprintf(p->name, sizeof(p->name), "%s", claim->name);
     (void)snprintf(p->pod, sizeof(p->pod), "%s", claim->pod);
     (void)snprintf(p->pod_uid, sizeof(p->pod_uid), "%s", claim->pod_uid);
+    (void)snprintf(p->pod_claim, sizeof(p->pod_claim), "%s", claim->pod_claim);
     p->state = SL_PREPARING;
     int rc = 0;
     for (size_t i = 0; i < claim->result_count && rc == 0; i++) {

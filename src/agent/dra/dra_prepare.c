@@ -257,7 +257,7 @@ void sl_dra_op_prepare(struct op *op)
     struct sl_prepared *p = sl_dra_op_entry(op);
     char path[400];
     int rc = 0;
-    if (!dra->inv || !dra->driver)
+    if (p ? !sl_dra_knows(dra, p) : (!dra->inv || !dra->driver) && !dra->vm)
         rc = sl_err_set(&err, -EAGAIN, SL_E_DRA_READING);
     else if (p && p->state != SL_PREPARED)
         rc = sl_err_set(&err, -EAGAIN, SL_E_DRA_UNDOING);
@@ -370,7 +370,10 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
 static int remove_spec(void *data, struct sl_err *err)
 {
     struct op *op = data;
-    return sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, err);
+    int rc = sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, err);
+    if (rc == 0) /* the spec mounts it */
+        sl_dra_metadata_remove(op->dra, op->uid);
+    return rc;
 }
 
 static void unmake_tenants(struct op *op)

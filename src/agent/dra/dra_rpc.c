@@ -237,16 +237,16 @@ static void add_health(Drahealth__NodeWatchResourcesResponse *answer, struct sl_
     for (size_t i = 0; i < answer->n_devices; i++)
         if (strcmp(answer->devices[i]->device->device_name, d->device) == 0)
             return;
-    const struct card *c = sl_dra_card(dra, d->share.gpu);
-    const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
+    const char *trouble = NULL;
+    enum dra_fitness fitness = sl_dra_fitness(dra, d, &trouble);
     Drahealth__DeviceHealth *h =
         sl_rpc_pb_add(&answer->devices, &answer->n_devices, &drahealth__device_health__descriptor);
     h->device = sl_rpc_pb_new(&drahealth__device_identifier__descriptor);
     h->device->pool_name = sl_xstrdup(dra->opt.node_name);
     h->device->device_name = sl_xstrdup(d->device);
-    h->health = !c        ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
-                : trouble ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
-                          : DRAHEALTH__HEALTH_STATUS__HEALTHY;
+    h->health = fitness == DRA_UNKNOWN ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
+                : trouble              ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
+                                       : DRAHEALTH__HEALTH_STATUS__HEALTHY;
     h->last_updated_time = (int64_t)time(NULL);
     h->health_check_timeout_seconds = HEALTH_TIMEOUT_S;
     if (trouble)

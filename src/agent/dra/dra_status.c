@@ -47,7 +47,7 @@ static json_t *lease_data(const struct sl_prepared_device *d)
 {
     char memory[40], cores[40];
     json_t *o = json_pack("{s:s,s:s,s:s}", "apiVersion", SL_SHARE_API_VERSION, "kind",
-                          "DeviceLease", "gpu", d->share.gpu);
+                          "DeviceLease", sl_dra_is_vm(d) ? "device" : "gpu", d->share.gpu);
     if (d->mig != SL_MIG_NO)
         (void)json_object_set_new(o, "mig", json_string(d->mig_uuid));
     if (!d->share_id[0]) {
@@ -256,9 +256,8 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
     json_t *devices = json_array();
     for (size_t i = 0; i < p->device_count; i++) {
         struct sl_prepared_device *d = &p->device[i];
-        const struct card *c = sl_dra_card(dra, d->share.gpu);
-        const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
-        bool ok = !trouble;
+        const char *trouble = NULL;
+        bool ok = sl_dra_fitness(dra, d, &trouble) != DRA_TROUBLE;
         json_t *conditions = json_array();
         (void)json_array_append_new(conditions,
                                     condition(&d->ready_since, "Ready", ok,

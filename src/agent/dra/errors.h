@@ -98,6 +98,19 @@ SL_ERROR_ALSO(CLAIM_MIG_GONE, "the MIG device %s is gone: delete the pod, and it
 SL_ERROR(CLAIM_GPU_GONE, "GPU %s is no longer in this machine",
     "the card is lost", "reset or replace the card");
 SL_ERROR_ALSO(CLAIM_GPU_LOST, "GPU %u fell off the bus: %s cannot be used until the GPU is back");
+SL_ERROR(CLAIM_VM_ADMIN,
+    "request %s has adminAccess, but %s goes to one virtual machine as a whole and cannot be looked at: remove "
+    "adminAccess, or look at another device",
+    "administrative access to a device for virtual machines", "remove `adminAccess`");
+SL_ERROR(CLAIM_VM_HAS_CARD,
+    "virtual machines have GPU %u, so %s cannot be prepared: delete the pod, and its successor is placed again",
+    "the card was bound to vfio-pci, or got vGPUs, after the pod was scheduled", "delete the pod");
+SL_ERROR(CLAIM_VM_GONE, "%s is not offered to virtual machines, or no longer: delete the pod, and its successor is "
+    "placed again",
+    "the device was unbound or removed after the pod was scheduled", "delete the pod");
+SL_ERROR(METADATA_UNWRITTEN, "the file with the attributes of claim %s/%.100s cannot be written: %s",
+    "the state directory is full or read-only; virt-launcher would not know which device it has",
+    "make room there, or correct `--state-dir`");
 SL_ERROR(CLAIM_NOT_FREE,
     "%s is not free: claim %s/%.100s holds %s of the same GPU; kubelet tries the pod again until that claim is gone",
     "the claim of an earlier pod is still being removed", "wait; if it stays, `kubectl get resourceclaims`");

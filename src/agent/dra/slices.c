@@ -9,9 +9,8 @@
 #include "base/cleanup.h"
 #include "base/quantity.h"
 
-#define MIB       (1ULL << 20)
-#define TAINT_KEY SL_DRA_DRIVER "/unhealthy"
-#define OURS      "-" SL_DRA_DRIVER "-" /* in the names of slices */
+#define MIB  (1ULL << 20)
+#define OURS "-" SL_DRA_DRIVER "-" /* in the names of slices */
 
 /* The state while one array of slices is made. */
 struct making {
@@ -138,8 +137,8 @@ static void put_taint(struct making *m, json_t *device, size_t i)
         return;
     /* A lost card serves no pod: the pods that have it must move. */
     put(device, "taints",
-        json_pack("[{s:s,s:s,s:s}]", "key", TAINT_KEY, "value", g->lost ? "lost" : "xid", "effect",
-                  g->lost ? "NoExecute" : "NoSchedule"));
+        json_pack("[{s:s,s:s,s:s}]", "key", SL_SLICE_TAINT, "value", g->lost ? "lost" : "xid",
+                  "effect", g->lost ? "NoExecute" : "NoSchedule"));
 }
 
 /* --- counters --- */
@@ -322,7 +321,7 @@ static void add_share(struct making *m, size_t i)
 static void add_whole(struct making *m, size_t i)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
-    if (!card_usable_whole(m, i) || !g->info.uuid[0])
+    if (!card_usable_whole(m, i))
         return;
     struct engines e = card_engines(m, i);
     struct sl_device_name name = {.kind = SL_DEVICE_WHOLE, .gpu = (uint32_t)i};
@@ -466,24 +465,32 @@ bool sl_slices_ours(const char *name)
     return strstr(name, OURS) != NULL;
 }
 
+/* A card without a UUID could not be prepared; one that virtual machines have is theirs. */
+static bool for_containers(const struct making *m, size_t i)
+{
+    return m->opt->inv->gpu[i].info.uuid[0] && !m->opt->gpu[i].taken;
+}
+
 json_t *sl_slices_make(const struct sl_slices_options *opt)
 {
     struct making m = {.opt = opt, .counters = json_array(), .devices = json_array()};
     json_t *slices = json_array();
-    size_t n = opt->inv->gpu_count;
+    size_t n = opt->inv ? opt->inv->gpu_count : 0;
     for (size_t i = 0; i < n; i++)
-        if (opt->inv->gpu[i].info.uuid[0])
+        if (for_containers(&m, i))
             add_counter_set(&m, i);
     for (size_t i = 0; i < n; i++)
-        if (opt->inv->gpu[i].info.uuid[0])
+        if (for_containers(&m, i))
             add_share(&m, i);
     for (size_t i = 0; i < n; i++)
-        if (opt->inv->gpu[i].info.uuid[0]) {
+        if (for_containers(&m, i)) {
             add_mig_there(&m, i);
             add_mig_places(&m, i);
         }
     for (size_t i = n; i-- > 0;)
-        add_whole(&m, i);
+        if (for_containers(&m, i))
+            add_whole(&m, i);
+    sl_slices_vm(opt->vm, m.devices);
     cut(&m, slices, "sharedCounters", m.counters, SL_SLICE_COUNTER_SETS);
     cut(&m, slices, "devices", m.devices, SL_SLICE_DEVICES_MIXED);
     count_slices(slices);

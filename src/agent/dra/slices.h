@@ -6,7 +6,8 @@
  * cores, and `gpu-N-mig-<profile>-<start>` stands for each place of a MIG instance. All consume the card's counters, so
  * that the scheduler never gives out two that overlap. The scheduler takes the first device that fits, so the order is
  * the placement policy: shares and MIG instances fill the first cards first, whole cards are taken from the other end,
- * and a small instance goes to the place where it blocks the fewest larger ones.
+ * and a small instance goes to the place where it blocks the fewest larger ones. `vm-<id>` is a device for virtual
+ * machines; a card that virtual machines have is no device of the other kinds.
  */
 #ifndef SLUICE_AGENT_DRA_SLICES_H
 #define SLUICE_AGENT_DRA_SLICES_H
@@ -20,6 +21,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "config/config.h"
+#include "agent/vm/offer.h"
 #include "gpu/inventory.h"
 #include "kube/kube.h"
 
@@ -32,21 +34,30 @@ struct sl_slice_gpu {
     size_t profile_count;
     const char *pcie_root;                           /* "pci0000:15"; NULL or "": not known */
     const char *unhealthy;                           /* NULL: healthy; else why, in a sentence */
+    bool taken;                                      /* virtual machines have the card */
     bool (*ours)(void *data, uint32_t gpu_instance); /* did we make it? NULL: we made none */
     void *data;
 };
 
 struct sl_slices_options {
     const char *node_name;
-    const char *node_uid; /* owner of the slices; NULL: none */
-    const struct sl_inventory *inv;
+    const char *node_uid;           /* owner of the slices; NULL: none */
+    const struct sl_inventory *inv; /* NULL: no cards for containers */
     const struct sl_slice_gpu *gpu; /* one for each card of the inventory */
+    const struct sl_vm_offer *vm;   /* NULL: no devices for virtual machines */
     const struct sl_config_fractional *fractional;
     struct sl_dra_names names;
 };
 
 /* An array of ResourceSlice objects, complete except for the generation and the server's own fields. */
 json_t *sl_slices_make(const struct sl_slices_options *opt);
+
+/* slices_vm.c: the attributes of a device for virtual machines, also for the metadata in its container. */
+json_t *sl_slices_vm_attributes(const struct sl_vm_device *device);
+/* Appends the devices that are offered by claims. */
+void sl_slices_vm(const struct sl_vm_offer *offer, json_t *devices);
+
+#define SL_SLICE_TAINT "gpu.sluice.io/unhealthy"
 
 /* The order in which the places of a profile are offered: indices into its placements. */
 void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,

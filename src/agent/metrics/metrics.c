@@ -167,7 +167,7 @@ static void each_vm(struct writer *w)
     for (size_t i = 0; i < w->m->vm_count; i++) {
         const struct sl_metrics_vm *v = &w->m->vm[i];
         sample(w, field(w, v), "resource", v->resource, "device", v->device, "kind", v->kind,
-               "card", v->card, "type", v->type, NO_LABELS);
+               "card", v->card, "type", v->type, "by", v->by, NO_LABELS);
     }
 }
 

@@ -67,8 +67,9 @@ struct sl_metrics_allocation { /* a device that a container holds, from kubelet 
 };
 
 struct sl_metrics_vm { /* a device for virtual machines */
-    const char *resource, *device, *kind, *card, *type;
+    const char *resource, *device, *kind, *card, *type, *by;
     bool healthy;
+    double held; /* NAN: kubelet does not say */
 };
 
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */

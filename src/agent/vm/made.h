@@ -11,6 +11,7 @@
 
 struct sl_vgpu_made {
     char (*id)[SL_MDEV_UUID_SIZE];
+    unsigned *type; /* the number of its type, on a virtual function; 0: not known */
     size_t count;
     char dir[4096], file[4200];
     char boot[64];
@@ -20,9 +21,10 @@ struct sl_vgpu_made {
 void sl_vgpu_made_open(const char *state_dir, struct sl_vgpu_made *ret);
 void sl_vgpu_made_clear(struct sl_vgpu_made *made);
 /* On failure the list is as before. */
-int sl_vgpu_made_add(struct sl_vgpu_made *made, const char *id, struct sl_err *err) SL_MUST_CHECK;
+int sl_vgpu_made_add(struct sl_vgpu_made *made, const char *id, unsigned type,
+                     struct sl_err *err) SL_MUST_CHECK;
 void sl_vgpu_made_drop(struct sl_vgpu_made *made, const char *id);
-/* Forgets those that are no longer there. */
+/* Forgets those that are no longer there, and those whose type another program changed: they are not ours any more. */
 void sl_vgpu_made_prune(struct sl_vgpu_made *made, const struct sl_vm_tree *tree);
 
 #endif

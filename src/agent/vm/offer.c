@@ -148,6 +148,12 @@ static const struct sl_vm_function *leader(const struct sl_vm_tree *tree,
     return first;
 }
 
+static void describe(const struct sl_vm_function *f, struct sl_vm_device *d)
+{
+    d->pci_device = f->device;
+    memcpy(d->pcie_root, f->pcie_root, sizeof(d->pcie_root));
+}
+
 /* A group goes to one virtual machine as a whole: it is one device, with the devices of iommufd of all its functions. */
 static void add_passthrough(const struct making *m, const struct sl_vm_function *f)
 {
@@ -164,6 +170,8 @@ static void add_passthrough(const struct making *m, const struct sl_vm_function 
         .kind = SL_VM_PASSTHROUGH, .group = f->group, .numa_node = f->numa_node};
     memcpy(d.id, f->address, sizeof(f->address));
     memcpy(d.card, f->address, sizeof(f->address));
+    describe(f, &d);
+    (void)snprintf(d.product, sizeof(d.product), "%s", f->name);
     for (size_t i = 0; i < m->tree->function_count; i++) {
         const struct sl_vm_function *o = &m->tree->function[i];
         bool same = o == f || (o->group == f->group && f->group != SL_NO_GROUP);
@@ -181,6 +189,7 @@ static void add_vf(const struct making *m, const struct sl_vm_function *f)
     struct sl_vm_device d = {.kind = SL_VM_VGPU_VF, .group = f->group, .numa_node = f->numa_node};
     memcpy(d.id, f->address, sizeof(f->address));
     memcpy(d.card, f->parent, sizeof(f->parent));
+    describe(f, &d);
     (void)snprintf(d.type, sizeof(d.type), "%s", type);
     if (f->cdev[0])
         memcpy(d.cdev[d.cdev_count++], f->cdev, sizeof(f->cdev));
@@ -197,8 +206,10 @@ static void add_mdev(const struct making *m, const struct sl_vm_mdev *mdev)
     memcpy(d.card, mdev->parent, sizeof(mdev->parent));
     if (parent && parent->parent[0]) /* made of a virtual function of the card */
         memcpy(d.card, parent->parent, sizeof(parent->parent));
-    if (parent)
+    if (parent) {
         d.numa_node = parent->numa_node;
+        describe(parent, &d);
+    }
     take(m->offer, d.card);
     if (name_vgpu(m, 0, mdev->type, d.card, &d))
         add(m, &d);
@@ -261,13 +272,44 @@ struct sl_vm_offer *sl_vm_offer_make(const struct sl_config_vm *config,
     return m.offer;
 }
 
+static void drop_resources(struct sl_plan *plan)
+{
+    for (size_t i = 0; i < plan->resource_count; i++)
+        free(plan->resource[i].device);
+    free(plan->resource);
+    plan->resource = NULL;
+    plan->resource_count = 0;
+}
+
+void sl_vm_offer_by(struct sl_vm_offer *offer, enum sl_vm_way way, sl_vm_elsewhere *elsewhere,
+                    void *data)
+{
+    offer->way = way;
+    for (size_t i = 0; i < offer->device_count; i++) {
+        struct sl_vm_device *d = &offer->device[i];
+        const char *why = elsewhere(data, d);
+        d->elsewhere = why != NULL;
+        offer->inv.gpu[i].lost |= d->elsewhere;
+        if (why && *why)
+            warn(offer, sl_xstrdup(why));
+    }
+    if (way == SL_VM_BY_CLAIMS)
+        drop_resources(&offer->plan);
+}
+
+const struct sl_vm_device *sl_vm_offer_find(const struct sl_vm_offer *offer, const char *id)
+{
+    for (size_t i = 0; offer && i < offer->device_count; i++)
+        if (strcmp(offer->device[i].id, id) == 0)
+            return &offer->device[i];
+    return NULL;
+}
+
 void sl_vm_offer_free(struct sl_vm_offer *offer)
 {
     if (!offer)
         return;
-    for (size_t i = 0; i < offer->plan.resource_count; i++)
-        free(offer->plan.resource[i].device);
-    free(offer->plan.resource);
+    drop_resources(&offer->plan);
     for (size_t i = 0; i < offer->plan.warning_count; i++)
         free(offer->plan.warning[i]);
     free(offer->plan.warning);

@@ -249,6 +249,21 @@ static void read_mdev_types(struct reader *r, int dir, struct sl_vm_function *f)
         qsort(f->mdev_type, f->mdev_type_count, sizeof(*f->mdev_type), by_dir);
 }
 
+/* sysfs has links here, "../../../devices/pci0000:15/0000:15:01.0/…": the first directory below devices is the root. */
+static void read_pcie_root(int pci, const char *address, char *ret, size_t size)
+{
+    char target[1024];
+    ssize_t n = readlinkat(pci, address, target, sizeof(target) - 1);
+    ret[0] = '\0';
+    if (n <= 0)
+        return;
+    target[n] = '\0';
+    const char *at = strstr(target, "/devices/pci");
+    size_t length = at ? strcspn(at + 9, "/") : 0;
+    if (length && length < size)
+        (void)snprintf(ret, size, "%.*s", (int)length, at + 9);
+}
+
 static void read_function(struct reader *r, const char *address)
 {
     struct sl_vm_function f = {.group = SL_NO_GROUP, .numa_node = -1};
@@ -270,6 +285,7 @@ static void read_function(struct reader *r, const char *address)
     if (read_text(dir, "numa_node", text, sizeof(text)) < 0 || !sl_sysfs_number(text, &f.numa_node))
         f.numa_node = -1;
     f.group = read_group(dir);
+    read_pcie_root(r->pci, address, f.pcie_root, sizeof(f.pcie_root));
     read_cdev(dir, f.cdev);
     if (sl_vm_is_card(&f)) {
         read_vgpu(r, dir, &f);
@@ -486,7 +502,8 @@ static bool same_function(const struct sl_vm_function *a, const struct sl_vm_fun
            a->pci_class == b->pci_class && strcmp(a->driver, b->driver) == 0 &&
            a->group == b->group && a->numa_node == b->numa_node && strcmp(a->cdev, b->cdev) == 0 &&
            strcmp(a->name, b->name) == 0 && strcmp(a->parent, b->parent) == 0 &&
-           a->vgpu_type == b->vgpu_type && a->makes_vgpus == b->makes_vgpus && same_types(a, b);
+           strcmp(a->pcie_root, b->pcie_root) == 0 && a->vgpu_type == b->vgpu_type &&
+           a->makes_vgpus == b->makes_vgpus && same_types(a, b);
 }
 
 static bool same_mdev(const struct sl_vm_mdev *a, const struct sl_vm_mdev *b)

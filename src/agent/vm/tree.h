@@ -36,6 +36,7 @@ struct sl_vm_function {
     int numa_node;                    /* -1: not known */
     char cdev[16];                    /* "vfio3", the device of iommufd; "": none */
     char name[96];                    /* from pci.ids; "": not there */
+    char pcie_root[24];               /* "pci0000:15"; "": not known */
     char parent[SL_PCI_ADDRESS_SIZE]; /* the card of a virtual function; "": not one */
     unsigned vgpu_type;               /* of a virtual function; 0: none */
     struct sl_vgpu_type *creatable;   /* the types that this function could have now */
