@@ -64,8 +64,6 @@ def with_page(w):
 @test("page.through_the_api_servers_proxy_and_by_port_forward")
 def page(w):
     begin(w, "dra")
-    status, _ = w.api.call("GET", PROXIED + "/ui")
-    same("the page before it is asked for", status, 404)
     with_page(w)
     apply(w, pod("shown", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "10240", "nvidia.com/gpucores": "30"}),
           pod("waits", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "900000"}))

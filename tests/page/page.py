@@ -457,7 +457,7 @@ def test_machine(b):
     takes = ("import ctypes, time; c = ctypes.CDLL('libcuda.so.1'); x = ctypes.c_void_p(); c.cuInit(0); c.cuDevicePrimaryCtxRetain(ctypes.byref(x), 0); "
              "c.cuCtxSetCurrent(x); p = ctypes.c_uint64(); assert c.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t({} << 30)) == 0; time.sleep(300)")
     runs = [start(*common, "run", "--sim", "h200x2", "--name", who, "--memory", memory, "--cores", cores, "--", "sh", "-c",
-                  f'"$0" -c "{takes.format(gib)}" & exec "$1" steady seconds=300 ns_per_iter=1 > /dev/null', sys.executable, TENANT)
+                  f'"$0" -c "{takes.format(gib)}" & exec "$1" steady seconds=300 ns_per_iter=1 > /dev/null', sys.executable, TENANT, stdout=subprocess.DEVNULL, start_new_session=True)
             for who, memory, cores, gib in (("train", "60Gi", "40", 48), ("serve", "30Gi", "30:100", 9))]
     until("two tenants", lambda: len(json.loads(subprocess.run([*common, "status", "--json", "--sim", "h200x2"], capture_output=True).stdout or b'{"tenants":[]}')["tenants"]) == 2)
     waits = start(*common, "run", "--sim", "h200x2", "--gpu", "0", "--name", "waits", "--memory", "130Gi", "--wait", "--", "true", stderr=subprocess.DEVNULL)
@@ -494,6 +494,8 @@ def test_machine(b):
             picture(page, "machine", view, dark)
     assert contrast(page) == [], contrast(page)
     nothing_ran(page)
+    for p in runs:
+        os.killpg(p.pid, 15)  # its child that only holds memory, too
     for p in (web, waits, *runs):
         p.terminate()
         p.wait(30)
