@@ -63,7 +63,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(fds.count == fd_count && fd_count <= SL_PACKET_FDS);
         sl_packet_fds_close(&fds);
     } else {
-        FUZZ_CHECK(rc == -EPROTO && err.code == rc && fds.count == -1);
+        struct sl_msg h = {.magic = 0};
+        memcpy(&h, data + 1, size - 1 < sizeof(h) ? size - 1 : sizeof(h));
+        /* Descriptors that do not fit make a packet malformed, whatever its version is. */
+        bool other = size - 1 >= sizeof(h) && size - 1 <= sizeof(packet) &&
+                     h.magic == SL_MSG_MAGIC && h.size == size - 1 && h.version != SL_MSG_VERSION &&
+                     fd_count <= SL_PACKET_FDS;
+        FUZZ_CHECK(rc == (other ? -EPROTONOSUPPORT : -EPROTO));
+        FUZZ_CHECK(err.code == rc && fds.count == -1);
     }
     FUZZ_CHECK(lowest_free_fd() == next_fd);
     FUZZ_CHECK(sl_packet_recv(pair[1], &packet, NULL, &err) == -EAGAIN); /* one input, one packet */
