@@ -21,7 +21,7 @@ SLOTS = $$(( $(JOBS) * 4 ))
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
 	coverage lint format docs install uninstall clean picture image e2e examples package test-package \
-	release
+	test-release release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -150,6 +150,9 @@ release: ## tarballs, packages, image, chart, SBOM and SHA256SUMS of this commit
 	@$(MAKE) package
 	@tools/image.sh build-package $(VERSION) build-package/sluice-image-$(VERSION).tar
 	@tools/release.py make $(VERSION) build-package build-release
+
+test-release: ## two builds of a release in two folders are the same bytes (docs/release.md)
+	@tests/package/release.sh . build/release-twice twice
 
 uninstall: ## remove what `make install` put there (with the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build-install/install_manifest.txt

@@ -3,8 +3,8 @@
 # release.sh SOURCE WORK WHAT: `make release` in two clones with different names gives the same bytes, and refuses what is no release.
 # WHAT is `twice`, or `refuses` for the refusals only, which need no build.
 set -eu
-source=$1
-work=$2
+source=$(cd "$1" && pwd)
+mkdir -p "$2"; work=$(cd "$2" && pwd)
 if ! git -c safe.directory='*' -C "$source" rev-parse --verify -q HEAD >/dev/null; then
     echo "release: NOT RUN: the tree has no git history"
     exit 77
