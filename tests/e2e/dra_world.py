@@ -65,6 +65,7 @@ def faults_image(w):
     if not os.path.isdir(stage):
         os.makedirs(stage + "/bin")
         os.makedirs(stage + "/lib")
+        os.symlink(os.path.join(images.BUILD, "sim"), stage + "/sim")
         for file, path in (("bin/sluiced", "tests/e2e/sluiced"), ("bin/sluice", "bin/sluice"),
                            ("bin/sluice-controller", "bin/sluice-controller"),
                            ("lib/libsluice.so", "lib/libsluice.so")):
