@@ -92,9 +92,10 @@ void sl_dra_metadata_remove(struct sl_dra *dra, const char *uid)
     size_t n = strlen(uid);
     (void)snprintf(path, sizeof(path), "%s/" FOLDER, dra->opt.state_dir);
     SL_CLEANUP(closedir) DIR *dir = opendir(path);
+    int fd = dir ? dirfd(dir) : -1;
     const struct dirent *entry;
-    while (dir && (entry = readdir(dir)))
+    while (fd >= 0 && (entry = readdir(dir)))
         if (strncmp(entry->d_name, uid, n) == 0 && entry->d_name[n] == '.' &&
-            unlinkat(dirfd(dir), entry->d_name, 0) != 0 && errno != ENOENT)
+            unlinkat(fd, entry->d_name, 0) != 0 && errno != ENOENT)
             sl_warn("cannot remove %s/%s: %s", path, entry->d_name, strerror(errno));
 }

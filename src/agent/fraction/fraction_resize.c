@@ -22,11 +22,10 @@
 static uint64_t amounts(const struct sl_msg_lease *lease)
 {
     bool cores = lease->cores_request_permille;
-    const uint32_t time[] = {cores ? lease->cores_request_permille : 1,
-                             cores ? lease->cores_limit_permille : 1000};
-    uint64_t hash = sl_hash_bytes(SL_HASH_START, time, sizeof(time));
-    hash = sl_hash_bytes(hash, lease->gpu_memory_bytes,
-                         lease->gpu_count * sizeof(lease->gpu_memory_bytes[0]));
+    uint64_t request = cores ? lease->cores_request_permille : 1;
+    uint64_t limit = cores ? lease->cores_limit_permille : 1000;
+    uint64_t hash = sl_hash_bytes(SL_HASH_START ^ (request << 32 | limit), lease->gpu_memory_bytes,
+                                  lease->gpu_count * sizeof(lease->gpu_memory_bytes[0]));
     return hash | 1;
 }
 
