@@ -13,41 +13,15 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from fraction_node import Case  # noqa: E402
-from fraction_world import MIB, NODE, SLUICE  # noqa: E402
+from fraction_world import MIB, SLUICE  # noqa: E402
 from waiting import until  # noqa: E402
 
 
 class Resize(Case):
     """sluice-controller has written another lease into a running pod, and tells the Node."""
 
-    def setUp(self):
-        super().setUp()
-        self.told = 0
-
-    def resize(self, name, mib, cores, outcome=None, limit=None, tell=True):
-        n = self.node
-        pod = json.loads(json.dumps(n.api.objects[n.pod_path(name)]))
-        notes = pod["metadata"]["annotations"]
-        notes.setdefault("sluice.io/lease-allocated", notes["sluice.io/lease"])
-        lease = json.loads(notes["sluice.io/lease"])
-        for container in lease["containers"]:
-            for gpu in container["gpus"]:
-                gpu.update({"memoryMiB": mib, "cores": cores})
-            if limit:
-                container["coresLimit"] = limit
-        notes["sluice.io/lease"] = json.dumps(lease)
-        if outcome:
-            notes["sluice.io/resized"] = json.dumps(outcome)
-        n.api.put(n.pod_path(name), pod)
-        if tell:
-            self.tell()
-
-    def tell(self):
-        n = self.node
-        node = json.loads(json.dumps(n.api.objects[NODE]))
-        self.told += 1
-        node["metadata"].setdefault("annotations", {})["sluice.io/resized-at"] = str(self.told)
-        n.api.put(NODE, node)
+    def resize(self, *args, **options):
+        self.node.resize(*args, **options)
 
     def memory(self, name, container="main"):
         """MiB; None: an arbiter that has just started may not list the tenant yet."""
@@ -85,10 +59,10 @@ class Resize(Case):
         no = {"resize": "memory=900Gi", "done": False, "message": "there is no room"}
         self.resize("a", 3000, 30, no)
         until("an event", lambda: self.events("SluiceResizeFailed") == [("a", "there is no room")])
-        self.tell()  # of another pod
+        self.node.tell_resized()  # of another pod
         n.stop()
         n.start()
-        self.tell()
+        self.node.tell_resized()
         self.resize("a", 2500, 30, {"resize": "memory=2500Mi", "done": True, "message": "now 2500"})
         until("the next one", lambda: self.memory("a") == 2500)
         self.assertEqual(self.events("SluiceResizeFailed"), [("a", "there is no room")])

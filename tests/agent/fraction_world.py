@@ -70,7 +70,7 @@ class Node:
                        stdout=subprocess.DEVNULL)
         self.gpus = re.findall(r"GPU-[0-9a-f-]+", subprocess.run(
             [CTL, "list"], check=True, env=self.sim, capture_output=True, text=True).stdout)
-        self.api = NodeApi()
+        self.api, self.resizes = NodeApi(), 0
         self.api.put(NODE, {"kind": "Node", "metadata": {"name": "node-1", "uid": "n-1"}})
         with open(self.path("config.yaml"), "w", encoding="ascii") as f:
             f.write(f"version: v1\nflags: {{plugin: {{deviceListStrategy: {strategy}}}}}\n"
@@ -175,6 +175,30 @@ class Node:
         pod = json.loads(json.dumps(self.api.objects[self.pod_path(name)]))
         pod["status"].update(status)
         self.api.put(self.pod_path(name), pod)
+
+    def resize(self, name, mib, cores=None, outcome=None, limit=None, tell=True):
+        """What sluice-controller does: writes another lease into a running pod, and tells the Node."""
+        pod = json.loads(json.dumps(self.api.objects[self.pod_path(name)]))
+        notes = pod["metadata"]["annotations"]
+        notes.setdefault("sluice.io/lease-allocated", notes["sluice.io/lease"])
+        lease = json.loads(notes["sluice.io/lease"])
+        for container in lease["containers"]:
+            for gpu in container["gpus"]:
+                gpu.update({"memoryMiB": mib, **({} if cores is None else {"cores": cores})})
+            if limit:
+                container["coresLimit"] = limit
+        notes["sluice.io/lease"] = json.dumps(lease)
+        if outcome:
+            notes["sluice.io/resized"] = json.dumps(outcome)
+        self.api.put(self.pod_path(name), pod)
+        if tell:
+            self.tell_resized()
+
+    def tell_resized(self):
+        node = json.loads(json.dumps(self.api.objects[NODE]))
+        self.resizes += 1
+        node["metadata"].setdefault("annotations", {})["sluice.io/resized-at"] = str(self.resizes)
+        self.api.put(NODE, node)
 
     def place(self, name, *ids, container="main", space="team"):
         self.ask(f"place {space} {name} {container} {GPU} {' '.join(ids)}")

@@ -91,7 +91,8 @@ class Soak:
             except subprocess.TimeoutExpired:
                 return False
 
-        wait = Patience(lambda: [process.pid])
+        # A process that comes or goes may wait for the arbiter, or for the lock of the simulated machine.
+        wait = Patience(lambda: [*self.processes(), process.pid])
         wait.until(ended, f"the end of {what}")
         self.waited(wait, f"the end of {what}")
 
@@ -385,15 +386,14 @@ class Soak:
 
     def set_limit(self, tenant):
         limit = self.random.randint(3, 26) * GIB
-        done = self.command("set", "--memory", f"{limit}Mi", tenant.sluice_name)
-        self.log(f"set {tenant.name} {limit}: {done.stderr.strip() if done.returncode else 'done'}")
-        if done.returncode == 0:
+        error = self.world.set_limit(tenant, limit)
+        self.log(f"set {tenant.name} {limit}: {error or 'done'}")
+        if not error:
             tenant.set(limit)
-        elif self.tight or "has not answered for" in done.stderr:  # command() saw no hang: the machine was that slow
+        elif self.tight or "has not answered for" in error:  # command() saw no hang: the machine was that slow
             tenant.limits.add(limit)
         elif not self.lingering():
-            raise Violation(f"refused: `sluice set --memory {limit}Mi {tenant.name}`: {done.stderr.strip()}; " +
-                            self.who_is_there())
+            raise Violation(f"refused: {tenant.name} gets {limit} MiB: {error}; " + self.who_is_there())
 
     def restart(self):
         def life(seconds):

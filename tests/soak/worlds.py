@@ -54,6 +54,11 @@ class World:
         """name → (process, how long it is there): whose memory stays flat"""
         return {"the arbiter": (self.arbiter, self.up_for())}
 
+    def set_limit(self, tenant, limit):
+        """"": done; or why not."""
+        done = self.soak.command("set", "--memory", f"{limit}Mi", tenant.sluice_name)
+        return done.stderr.strip() or "no word" if done.returncode else ""
+
     def mount_small_disk(self):
         """A disk of its own for the state files, where that is allowed."""
         where = os.path.join(self.dir, "t")
@@ -275,6 +280,21 @@ class Cluster(World):
         tenant = Tenant(self.soak, name, limit, env)
         tenant.sluice_name = tenant_name
         return tenant, ""
+
+    def set_limit(self, tenant, limit):
+        """By another lease of the pod, as sluice-controller changes it: `sluice set` refuses that. The agent follows."""
+        def followed(seconds):
+            there = self.soak.status().get(tenant.sluice_name)
+            if there and there["gpus"][0]["memory_limit_bytes"] >> 20 == limit:
+                return True
+            time.sleep(min(seconds, 0.02))
+            return False
+
+        self.node.resize(tenant.name, limit)
+        if self.soak.tight:
+            return "the disk is full: the agent follows now or later"
+        Patience(self.soak.processes).until(followed, f"the agent follows a lease of {limit} MiB")
+        return ""
 
     def end_tenant(self, tenant):
         self.node.status(tenant.name, phase="Succeeded")
