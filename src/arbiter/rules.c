@@ -50,7 +50,7 @@ static int read_cores(const char *text, uint64_t *ret, struct sl_err *err)
     if (rest && *rest == '%')
         rest++;
     unsigned __int128 permille = billionths / 100000000U;
-    if (!rest || *rest || permille == 0 || permille > CORES_MAX * 10 || billionths % 100000000U)
+    if (!rest || *rest || permille == 0 || permille > CORES_MAX * 10ULL || billionths % 100000000U)
         return sl_err_set(err, -EINVAL, SL_E_RULES_CORES, text);
     *ret = (uint64_t)permille;
     return 0;

@@ -140,7 +140,7 @@ int sl_cmd_web(const struct sl_cli_args *args)
             return rc;
         const struct sl_web_server server = {
             .fd = fd, .port = w.port, .handle = handle, .data = &w};
-        rc = sl_web_serve(&server, &err);
+        (void)!sl_web_serve(&server, &err); /* returns for an error only */
     }
     sl_cli_complain("web: %s", err.msg);
     return SL_EXIT_FAILED;

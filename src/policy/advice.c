@@ -308,9 +308,9 @@ static void expand(struct search *s, uint32_t number)
         uint16_t from = next[i];
         struct seat back = seat_at(s, from);
         leave(a, s->pod[i]);
-        for (uint16_t to = 0; to < s->cards; to++)
+        for (size_t to = 0; to < s->cards; to++)
             if (to != from && fits(a, s->pod[i], s->node[to], s->gpu[to])) {
-                next[i] = to;
+                next[i] = (uint16_t)to;
                 add_state(s, next, number, (uint16_t)i);
             }
         (void)!enter(a, s->pod[i], &back);
