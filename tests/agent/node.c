@@ -438,6 +438,41 @@ static void does_not_fight(void **state)
     assert_string_equal(label("nvidia.com/gpu.count"), "3");
 }
 
+/* What another agent of Sluice writes: a label, and since when it is there. */
+static void by_agent(uint64_t since, const char *key, const char *value)
+{
+    json_t *meta = json_object_get(server.node, "metadata");
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)since);
+    json_object_set_new(json_object_get(meta, "annotations"), SL_NODE_SINCE_ANNOTATION,
+                        json_string(text));
+    foreign(key, value);
+    answer_all();
+}
+
+/* While an agent is replaced the younger one has the labels, and neither takes the other for a rival. */
+static void two_agents(void **state)
+{
+    (void)state;
+    uint64_t mine = wall_ns();
+    pass(100);
+    tell(SL_KUBE_ADDED);
+    want("nvidia.com/gpu.count", "2", NULL);
+    answer_all();
+    for (unsigned i = 0; i < 10; i++) {
+        by_agent(mine - SL_NS_PER_S, "nvidia.com/gpu.count", "7"); /* it is about to end */
+        assert_string_equal(label("nvidia.com/gpu.count"), "2");
+    }
+    assert_string_equal(owned(), "nvidia.com/gpu.count");
+    by_agent(mine + SL_NS_PER_S, "nvidia.com/gpu.count", "3"); /* we are */
+    assert_string_equal(label("nvidia.com/gpu.count"), "3");
+    want("nvidia.com/gpu.count", "4", NULL);
+    answer_all();
+    assert_string_equal(label("nvidia.com/gpu.count"), "3");
+    by_agent(wall_ns() + 3600 * SL_NS_PER_S, "nvidia.com/gpu.count", "5"); /* of a wrong clock */
+    assert_string_equal(label("nvidia.com/gpu.count"), "4");
+}
+
 /* What the watch tells late, of before our own write, is no reason to write again. */
 static void old_news(void **state)
 {
@@ -628,6 +663,7 @@ int main(void)
         TEST(back_means_now),
         TEST(tells_the_config_label),
         TEST(does_not_fight),
+        TEST(two_agents),
         TEST(old_news),
         TEST(counts_the_same_event),
         TEST(pods_have_events_too),

@@ -171,7 +171,9 @@ static void take_object(struct sl_node *node, const json_t *object)
     if (!name || strcmp(name, node->name) != 0)
         return;
     struct sl_labels labels = read_labels(json_object_get(meta, "labels"));
-    if (node->present)
+    node->by = number(json_string_value(json_object_get(notes, SL_NODE_SINCE_ANNOTATION)));
+    /* The labels of an agent before us, or after us, are no rival's. */
+    if (node->present && node->by == node->since)
         look_for_rivals(node, &labels);
     sl_labels_clear(&node->seen);
     sl_labels_clear(&node->owned);
@@ -280,12 +282,19 @@ static json_t *make_patch(struct sl_node *node)
 {
     json_t *labels = json_object(), *notes = json_object();
     json_t *body = NULL;
-    SL_CLEANUP(free) char *keys = node->wanted_set ? difference(node, labels) : NULL;
+    /* An agent that began later has the labels: we are about to end. A time to come is of a clock that was wrong. */
+    bool ours = node->wanted_set && (node->by <= node->since || node->by > sl_node_wall_ns(node));
+    SL_CLEANUP(free) char *keys = ours ? difference(node, labels) : NULL;
     bool owned = keys && (json_object_size(labels) > 0 || !same_keys(&node->owned, keys));
     difference_of_notes(node, notes);
-    if (owned)
+    if (owned) {
+        char since[24];
+        (void)snprintf(since, sizeof(since), "%llu", (unsigned long long)node->since);
         (void)json_object_set_new(notes, SL_NODE_OWNED_ANNOTATION,
                                   *keys ? json_string(keys) : json_null());
+        (void)json_object_set_new(notes, SL_NODE_SINCE_ANNOTATION,
+                                  *keys ? json_string(since) : json_null());
+    }
     if (owned)
         body = json_pack("{s:{s:O,s:O}}", "metadata", "labels", labels, "annotations", notes);
     else if (json_object_size(notes) > 0)
@@ -364,6 +373,7 @@ int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, stru
     node->opt = *opt;
     node->name = sl_xstrdup(opt->name);
     node->retry.fire = retry;
+    node->since = sl_node_wall_ns(node);
     sl_node_events_start(node);
     char path[360];
     (void)snprintf(path, sizeof(path), "/api/v1/nodes?fieldSelector=metadata.name%%3D%s",

@@ -18,6 +18,8 @@
 
 #define SL_NODE_CONFIG_LABEL     "nvidia.com/device-plugin.config"
 #define SL_NODE_OWNED_ANNOTATION "sluice.io/owned-labels" /* keys, comma-separated */
+/* When the agent began that wrote the labels last, in nanoseconds. While an agent is replaced there are two. */
+#define SL_NODE_SINCE_ANNOTATION "sluice.io/labels-by"
 
 struct sl_node;
 

@@ -27,7 +27,7 @@
 
 static void pump(struct sl_node *node);
 
-static uint64_t wall_now(const struct sl_node *node)
+uint64_t sl_node_wall_ns(const struct sl_node *node)
 {
     if (node->opt.wall_ns)
         return node->opt.wall_ns();
@@ -96,7 +96,7 @@ static void happen(struct sl_node *node, struct node_event *e)
 {
     struct node_events *events = &node->events;
     struct node_event *known = find(node, e);
-    uint64_t wall = wall_now(node);
+    uint64_t wall = sl_node_wall_ns(node);
     if (known) {
         event_free(e);
         e = known;
@@ -237,7 +237,7 @@ static int send_event(struct sl_node *node, struct node_event *e, struct sl_err 
     char path[640];
     bool fresh = e->sent == 0;
     if (fresh && !e->name)
-        e->name = sl_xasprintf("%.200s.%" PRIx64 "-%" PRIx64, e->object, wall_now(node),
+        e->name = sl_xasprintf("%.200s.%" PRIx64 "-%" PRIx64, e->object, sl_node_wall_ns(node),
                                ++events->serial);
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/events%s%s", e->event_namespace,
                    fresh ? "" : "/", fresh ? "" : e->name);

@@ -49,6 +49,8 @@ struct sl_node {
     uint64_t written_ns; /* when we wrote it */
     struct sl_labels seen, owned, wanted; /* owned: keys, with empty values */
     bool wanted_set;
+    uint64_t since;                     /* our SL_NODE_SINCE_ANNOTATION */
+    uint64_t by;                        /* the present one; 0: none, or of an earlier version */
     bool leave;                         /* old labels of ours stay: another writer keeps them now */
     struct sl_labels notes, notes_seen; /* annotations: wanted, and their present values */
     struct node_rival *rival;
@@ -67,6 +69,7 @@ struct sl_node {
  * a thousand agents must not come back at once. */
 uint64_t sl_node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns);
 void sl_node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err);
+uint64_t sl_node_wall_ns(const struct sl_node *node);
 bool sl_node_is_name(const char *text); /* may the text be part of a path? */
 /* 2xx */
 static inline bool node_went_well(int status)
