@@ -5,10 +5,12 @@
 Relative links and their #anchors, paths of the tree and `make` targets in code, man pages that man pages name, and,
 with a build folder, the tests named as proof, none of which may be skipped. Every page below docs/ is linked from another one."""
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 root = pathlib.Path(__file__).resolve().parents[2]
 problems = []
@@ -123,8 +125,16 @@ def check_man():
                 complain(f"docs/man/{name}", f"there is no {path}")
 
 
+def ctest(build, word):
+    """What ctest says of the tests there. Not in that folder: ctest would write over the log of the run we are in."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as f:
+            f.write(f'subdirs("{os.path.abspath(build)}")\n')
+        return subprocess.run(["ctest", "--test-dir", folder, word], capture_output=True, text=True, check=True).stdout
+
+
 def check_tests(build):
-    listing = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
+    listing = ctest(build, "-N")
     tests = re.findall(r"Test +#\d+: (\S+)", listing)
     kinds = "|".join(sorted({t.split(".")[0] for t in tests}))
     name = re.compile(r"(?<![\w./-])((?:" + kinds + r")\.[a-z][a-z0-9_*]*(?:\.[a-z0-9_*]+)*)")
@@ -147,8 +157,7 @@ def check_form():
 
 def check_proofs(build):
     """What docs/testing.md calls proven is not proven by a test that may be skipped for want of a program."""
-    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
-                           check=True).stdout
+    shown = ctest(build, "--show-only=json-v1")
     skipped = {test["name"] for test in json.loads(shown)["tests"]
                if any(p["name"] == "SKIP_RETURN_CODE" for p in test.get("properties", []))}
     section = re.search(r"^## What is proven$(.*?)^## ", text_of["docs/testing.md"], re.M | re.S)
