@@ -206,6 +206,15 @@ class Resize(Case):
         with open(self.node.path("log"), encoding="utf-8", errors="replace") as f:
             return "whether a pod was resized" in f.read()
 
+    def test_a_container_that_starts_again(self):
+        """… just when its lease is the first one again. The arbiter takes the tenant it has for that one's."""
+        n = self.node
+        self.two_pods()
+        self.fence(2000)
+        self.resize("b", 3000, 30, {"resize": "memory=3000Mi", "done": True, "message": "now 3000"}, tell=False)
+        self.assertEqual(n.prestart(n.slot(2)), [""])
+        until("the tenant has what the lease says", lambda: self.memory("b") == 3000)
+
     def test_the_node_bounds_idle_time(self):
         n = self.node
         n.start()

@@ -135,9 +135,9 @@ static void failed(struct sl_fraction_slot *slot, int rc, const struct sl_err *e
     slot->unsure |= rc == -ETIMEDOUT;
     if (may_pass)
         try_later(slot);
+    /* The tenant of a deleted pod may still occupy the room. */
     if (rc == -ENOSPC && slot->failures < SL_LEASES_TRIES)
-        sl_fraction_sweep_all(
-            slot->fraction); /* a deleted pod's tenant may still occupy the room */
+        sl_fraction_sweep_all(slot->fraction);
     else if (!slot->told)
         sl_fraction_say(slot->fraction, "cannot resize a tenant", err);
     if (!may_pass) {
