@@ -66,9 +66,11 @@ class Node:
                 f.write(config)
             env["DRA_CONFIG"] = self.path("config.yaml")
         self.out = os.path.join(self.dir, "out")
-        self.node = subprocess.Popen(
-            [WORLD, "node", self.dir, self.root, self.api.url, self.arb, self.run + "/cdi"] +
-            ([instance] if instance else []), env=env, stdout=open(self.out, "w"))
+        with open(self.out, "w") as out, open(self.path("log"), "a") as log:
+            self.node = subprocess.Popen(
+                [WORLD, "node", self.dir, self.root, self.api.url, self.arb, self.run + "/cdi"] +
+                ([instance] if instance else []), env=env, stdout=out,
+                stderr=None if "SLUICE_TEST_LOG" in env else log)
         if wait:
             until("slices are published",
                   lambda: "READY" in open(self.out).read() or self.node.poll() is not None)
@@ -137,6 +139,10 @@ class Node:
                              env=dict(self.env, SLUICE_SIM="h200",
                                       SLUICE_SIM_STATE=self.path("root/state/machine")))
         return re.findall(r"\b\d+g\.\d+gb(?:\+me)?\b", run.stdout)
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
 
     def events(self):
         return open(self.out).read()

@@ -124,6 +124,97 @@ class Resize(Case):
         until("an event", lambda: ("a", "now 100000") in self.events("SluiceResized"))
         self.assertEqual(self.events("SluiceResizeFailed"), [])
 
+    def no_answer(self):
+        """The agent has given up waiting for the arbiter."""
+        with open(self.node.path("log"), encoding="utf-8", errors="replace") as f:
+            return "cannot resize a tenant" in f.read()
+
+    def two_pods(self):
+        """The second is a fence: when the arbiter has followed its resize, it has read all that came before."""
+        n = self.node
+        n.start()
+        for name, slot in (("a", 1), ("b", 2)):
+            n.pod(name, {"main": [(0, 3000, 30)]})
+            n.place(name, n.slot(slot))
+            self.assertEqual(n.prestart(n.slot(slot)), [""])
+        return n.arbiter()
+
+    def fence(self, mib):
+        self.resize("b", mib, 30, {"resize": f"memory={mib}Mi", "done": True, "message": f"now {mib}"})
+        until("the fence", lambda: self.memory("b") == mib)
+
+    def test_no_answer_and_back(self):
+        """The arbiter carries a resize out after nobody waits for it any more. By then the lease is the old one again."""
+        arbiter = self.two_pods()
+        os.kill(arbiter, signal.SIGSTOP)
+        self.resize("a", 2000, 20, {"resize": "memory=2000Mi", "done": True, "message": "now 2000"})
+        until("the agent gives up", self.no_answer)
+        self.resize("a", 3000, 30, {"resize": "memory=3000Mi", "done": True, "message": "now 3000"})
+        os.kill(arbiter, signal.SIGCONT)
+        self.fence(1000)
+        until("the tenant has what the lease says", lambda: self.memory("a") == 3000)
+        self.fence(1100)
+        self.assertEqual((self.memory("a"), self.node.arbiter()), (3000, arbiter))
+        self.assertEqual(self.events("SluiceResizeFailed"), [])
+
+    def test_no_answer_and_another_arbiter(self):
+        """It never reads the resize; the one that comes after it is asked again, without another word of the Node."""
+        arbiter = self.two_pods()
+        os.kill(arbiter, signal.SIGSTOP)
+        self.resize("a", 2000, 20, {"resize": "memory=2000Mi", "done": True, "message": "now 2000"})
+        until("the agent gives up", self.no_answer)
+        os.kill(arbiter, signal.SIGKILL)
+        until("another arbiter", lambda: self.node.arbiter() not in (None, arbiter))
+        until("the tenant has what the lease says", lambda: self.memory("a") == 2000, seconds=40)
+        until("an event", lambda: ("a", "now 2000") in self.events("SluiceResized"))
+        self.assertEqual(self.events("SluiceResizeFailed"), [])
+
+    def test_room_that_comes_late(self):
+        """Told once that there is none; followed as soon as there is, without another word of the Node."""
+        n = self.node
+        self.two_pods()
+        n.pod("c", {"main": [(0, 130000, 30)]})
+        n.place("c", n.slot(3))
+        self.assertEqual(n.prestart(n.slot(3)), [""])
+        self.resize("a", 100000, 30, {"resize": "memory=100000Mi", "done": True, "message": "now 100000"})
+        until("an event", lambda: self.events("SluiceResizeFailed"), seconds=40)
+        tried = self.reads("a")
+        until("two more tries", lambda: self.reads("a") >= tried + 2, seconds=60)
+        self.assertEqual((self.memory("a"), len(self.events("SluiceResizeFailed"))), (3000, 1))
+        n.gone("c")
+        until("the tenant has it", lambda: self.memory("a") == 100000, seconds=40)
+        until("an event", lambda: ("a", "now 100000") in self.events("SluiceResized"))
+        self.assertEqual(len(self.events("SluiceResizeFailed")), 1)
+
+    def test_the_pod_cannot_be_read(self):
+        """The API server has no answer for the agent when the Node tells of a resize."""
+        n = self.node
+        self.two_pods()
+        n.api.unread.add(n.pod_path("a"))
+        self.resize("a", 2000, 20, {"resize": "memory=2000Mi", "done": True, "message": "now 2000"})
+        self.fence(1000)
+        until("the agent has asked", self.unread)
+        self.assertEqual(self.memory("a"), 3000)
+        n.api.unread.clear()
+        until("the tenant has it", lambda: self.memory("a") == 2000)
+        until("an event", lambda: ("a", "now 2000") in self.events("SluiceResized"))
+
+    def reads(self, name):
+        return self.node.api.log.count(("GET", self.node.pod_path(name), {}))
+
+    def unread(self):
+        with open(self.node.path("log"), encoding="utf-8", errors="replace") as f:
+            return "whether a pod was resized" in f.read()
+
+    def test_a_container_that_starts_again(self):
+        """… just when its lease is the first one again. The arbiter takes the tenant it has for that one's."""
+        n = self.node
+        self.two_pods()
+        self.fence(2000)
+        self.resize("b", 3000, 30, {"resize": "memory=3000Mi", "done": True, "message": "now 3000"}, tell=False)
+        self.assertEqual(n.prestart(n.slot(2)), [""])
+        until("the tenant has what the lease says", lambda: self.memory("b") == 3000)
+
     def test_the_node_bounds_idle_time(self):
         n = self.node
         n.start()

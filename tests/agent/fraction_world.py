@@ -33,6 +33,7 @@ class NodeApi(Api):
 
     def __init__(self):
         self.events = []
+        self.unread = set()  # paths that nobody can read at present
         super().__init__()
 
     def serve(self, handler, method, path, body):
@@ -41,6 +42,8 @@ class NodeApi(Api):
         if method == "POST" and split.path.endswith("/events") and not self.down:
             self.events.append(body)
             return handler.answer(201, body)
+        if method == "GET" and split.path in self.unread:
+            return handler.answer(500, {"kind": "Status", "message": "the store does not answer"})
         if self.down or not split.path.startswith("/api/v1/nodes"):
             if method == "PATCH" and not self.down:
                 return handler.answer(200, {})
@@ -217,6 +220,12 @@ class Node:
                              text=True, env=self.env, check=True)
         return {t["about"].get("pod", "") + "/" + t["about"].get("container", ""): t
                 for t in json.loads(run.stdout)["tenants"]}
+
+    def arbiter(self):
+        """Its process; None: it does not answer at present."""
+        run = subprocess.run([SLUICE, "status", "--json", "--dir", self.arb], capture_output=True, text=True, env=self.env,
+                             check=False)
+        return json.loads(run.stdout)["arbiter_pid"] if run.returncode == 0 else None
 
     def specs(self):
         """slot → its spec"""

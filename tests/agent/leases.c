@@ -192,12 +192,29 @@ static void several_in_a_row(void **state)
     (void)unlink(path);
 }
 
+/* Refusals stay refusals; the rest is asked again, fast at first. */
+static void failures_that_may_pass(void **state)
+{
+    (void)state;
+    static const int passing[] = {-ETIMEDOUT, -EAGAIN, -ENOSPC, -EMFILE, -EIO};
+    static const int refusals[] = {0, -EINVAL, -ENOENT, -EPERM, -EFBIG, -ENOTSUP, -EEXIST};
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        assert_true(sl_leases_may_pass(passing[i]));
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        assert_false(sl_leases_may_pass(refusals[i]));
+    assert_int_equal(sl_leases_again_ns(1), SL_NS_PER_S);
+    assert_int_equal(sl_leases_again_ns(SL_LEASES_TRIES - 1), SL_NS_PER_S);
+    assert_int_equal(sl_leases_again_ns(SL_LEASES_TRIES), 10 * SL_NS_PER_S);
+    assert_int_equal(sl_leases_again_ns(UINT32_MAX), 10 * SL_NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(no_arbiter_at_all, setup, teardown),
         cmocka_unit_test_setup_teardown(several_in_a_row, setup, teardown),
+        cmocka_unit_test(failures_that_may_pass),
     };
     if (!mkdtemp(dir))
         return 1;

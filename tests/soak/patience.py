@@ -76,8 +76,8 @@ class Queued:
 class Patience:
     """One wait. `concerned` names the processes, and is asked again and again: they may change."""
 
-    def __init__(self, concerned):
-        self.concerned = concerned
+    def __init__(self, concerned, limit=None):
+        self.concerned, self.limit = concerned, LIMIT if limit is None else limit
         self.stood = self.took = 0.0
 
     def until(self, ready, what):
@@ -98,7 +98,7 @@ class Patience:
             wall = min(now - at, 2 * TICK)  # more: this process did not run either
             self.stood += wall - min(wall, starved(before, after, wall))
             before, at = after, now
-            if self.stood > LIMIT or self.took > BACKSTOP:
+            if self.stood > self.limit or self.took > BACKSTOP:
                 raise Hang(f"{what}: no answer in {self.took:.1f} s, {self.stood:.1f} of which the machine had "
                            f"processors for all concerned ({describe(after)})")
 

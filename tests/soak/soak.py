@@ -63,6 +63,8 @@ class Soak:
         self.awake = 0.0  # since when the arbiter has not been stopped; infinite while it is
         self.flat = {}  # process → KiB it had when it was warm
         self.looked_flat = 0.0  # s
+        self.drawn = 0  # limits so far
+        self.late = {}  # tenant → the last limit it was to get while the disk was full
         self.tight = False  # a disk or descriptors are short: what fails now may fail
         self.steady = False
         self.world = WORLDS[world](self)
@@ -209,12 +211,19 @@ class Soak:
 
     # ---- tenants ----
 
+    def draw_limit(self, least, most):
+        """GiB and a bit, another bit each time (until it comes round): no two limits of a tenant are alike. Who sees one
+        in `sluice status` knows which `set` it is from. With limits that come again, an older one, which the agent is
+        about to leave, was taken for the new one."""
+        self.drawn += 1
+        return self.random.randint(least, most) * GIB - self.drawn % (GIB // 2)
+
     def new_tenant(self):
         self.count += 1
         while any(t.name == f"t{self.count % 16}" for t in self.tenants):
             self.count += 1
         cores = self.random.choice(["20:100", "10:100", "5:100", "15"])
-        limit = self.random.randint(4, 24) * GIB
+        limit = self.draw_limit(4, 24)
         # Its name says nothing of its age: files of an old one must not be taken for the new one's.
         tenant, error = self.world.new_tenant(f"t{self.count % 16}", limit, cores)
         if tenant:
@@ -385,13 +394,14 @@ class Soak:
     # ---- the arbiter ----
 
     def set_limit(self, tenant):
-        limit = self.random.randint(3, 26) * GIB
+        limit = self.draw_limit(3, 26)
         error = self.world.set_limit(tenant, limit)
         self.log(f"set {tenant.name} {limit}: {error or 'done'}")
         if not error:
             tenant.set(limit)
         elif self.tight or "has not answered for" in error:  # command() saw no hang: the machine was that slow
             tenant.limits.add(limit)
+            self.late[tenant] = limit
         elif not self.lingering():
             raise Violation(f"refused: {tenant.name} gets {limit} MiB: {error}; " + self.who_is_there())
 
@@ -419,11 +429,13 @@ class Soak:
             self.awake = time.monotonic()
 
     def full_disk(self):
-        """No room for the state files while limits change and tenants come."""
+        """No room for the state files while limits change and tenants come. Who follows by itself does so once there is
+        room again."""
         if not self.world.disk:
             return
         ballast = os.path.join(self.world.disk, "ballast")
         self.tight = True
+        self.late = {}
         try:
             with open(ballast, "wb", buffering=0) as f:
                 try:
@@ -442,6 +454,9 @@ class Soak:
         finally:
             os.unlink(ballast)
             self.tight = False
+        for tenant, limit in self.late.items():
+            if self.world.catches_up(tenant, limit):
+                tenant.set(limit)
         self.check_leases()
 
     def all_back(self, seconds):

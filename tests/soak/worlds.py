@@ -59,6 +59,10 @@ class World:
         done = self.soak.command("set", "--memory", f"{limit}Mi", tenant.sluice_name)
         return done.stderr.strip() or "no word" if done.returncode else ""
 
+    def catches_up(self, tenant, limit):
+        """After a `set` that failed: False where nobody tries it again. True: it has been done by now."""
+        return False
+
     def mount_small_disk(self):
         """A disk of its own for the state files, where that is allowed."""
         where = os.path.join(self.dir, "t")
@@ -188,6 +192,7 @@ class Cluster(World):
     """sluiced with fractions, a kubelet that is none, and as much of an API server as it asks for."""
     name = "cluster"
     END = 10.0  # so often the agent asks kubelet who is there
+    SLOW = 10.0  # s between the agent's tries to follow a lease, after many failures
 
     def __init__(self, soak):
         from fraction_world import Node  # pylint: disable=import-outside-toplevel
@@ -283,18 +288,25 @@ class Cluster(World):
 
     def set_limit(self, tenant, limit):
         """By another lease of the pod, as sluice-controller changes it: `sluice set` refuses that. The agent follows."""
-        def followed(seconds):
+        self.node.resize(tenant.name, limit)
+        if self.soak.tight:
+            return "the disk is full: the agent follows now or later"
+        self.followed(tenant, limit, LIMIT)
+        return ""
+
+    def catches_up(self, tenant, limit):
+        self.followed(tenant, limit, LIMIT + self.SLOW)
+        return True
+
+    def followed(self, tenant, limit, within):
+        def has_it(seconds):
             there = self.soak.status().get(tenant.sluice_name)
             if there and there["gpus"][0]["memory_limit_bytes"] >> 20 == limit:
                 return True
             time.sleep(min(seconds, 0.02))
             return False
 
-        self.node.resize(tenant.name, limit)
-        if self.soak.tight:
-            return "the disk is full: the agent follows now or later"
-        Patience(self.soak.processes).until(followed, f"the agent follows a lease of {limit} MiB")
-        return ""
+        Patience(self.soak.processes, within).until(has_it, f"the agent follows {tenant.name}'s lease of {limit} MiB")
 
     def end_tenant(self, tenant):
         self.node.status(tenant.name, phase="Succeeded")

@@ -105,6 +105,7 @@ static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "podUID", pod_uid),
     F(struct sl_prepared, LATER_TEXT, "podClaim", pod_claim),
     F(struct sl_prepared, WORD, "state", state),
+    F(struct sl_prepared, LATER_U32, "resizeUnsure", unsure),
 };
 
 static json_t *write_field(const struct field *f, const void *base)

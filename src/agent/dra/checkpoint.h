@@ -56,8 +56,9 @@ struct sl_prepared {
     enum sl_prepared_state state;
     struct sl_prepared_device *device;
     size_t device_count;
-    bool untold; /* not kept: its status is not written yet */
-    bool retell; /* … writing failed, and is tried again later */
+    uint32_t unsure; /* 1: the arbiter did not answer a resize; a tenant may have other amounts */
+    bool untold;     /* not kept: its status is not written yet */
+    bool retell;     /* … writing failed, and is tried again later */
     struct sl_prepared *next;
 };
 

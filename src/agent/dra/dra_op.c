@@ -153,7 +153,7 @@ int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err)
         memcpy(lease->name, d->tenant, sizeof(lease->name));
         int rc = make ? sl_dra_compose(op->dra, p, i, false, lease, err) : 0;
         /* Repeat the changes since the allocation: the arbiter may have lost them. */
-        if (rc == 0 && make && (d->resized.memory_bytes || d->resized.cores_permille))
+        if (rc == 0 && make && (p->unsure || d->resized.memory_bytes || d->resized.cores_permille))
             rc = sl_dra_compose(op->dra, p, i, true, add_item(op, SL_MSG_SET, NULL), err);
         if (rc < 0)
             return rc;

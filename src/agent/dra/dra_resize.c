@@ -2,10 +2,12 @@
 /* The annotation by which a claim's owner changes a share while its pod runs. Also the names of its containers. */
 #include "agent/dra/dra_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -23,6 +25,8 @@ struct resize_watch {
     struct sl_config_allow allow; /* the rights of the annotation, as last seen */
     size_t at;                    /* the device whose tenant is being changed */
     bool busy;                    /* a question to the arbiter is open */
+    unsigned failures;            /* in a row, with this annotation; each may pass */
+    struct sl_timer again;        /* set: the next try */
     char next_text[128];          /* the annotation that came meanwhile */
     bool next_there;
 };
@@ -31,24 +35,36 @@ static void resize_begin(struct resize_watch *w, const char *text);
 
 static void watch_free(struct resize_watch *w)
 {
+    sl_timer_stop(w->dra->loop, &w->again);
     sl_kube_watch_stop(w->watch);
     sl_kube_cancel(w->get_pod);
     sl_list_drop(&w->dra->watches, w);
     free(w);
 }
 
-static void resize_told(struct resize_watch *w, bool good, const char *reason, const char *message)
+/* The arbiter was asked all there is to ask, for now. */
+static void resize_over(struct resize_watch *w)
 {
-    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
     w->busy = false;
-    if (p) {
-        sl_dra_status_write(w->dra, p, reason, good, message);
-        sl_dra_tell(w->dra, p, !good, good ? "SluiceResized" : "SluiceResizeFailed", message);
-    }
     if (w->next_there) {
         w->next_there = false;
         resize_begin(w, w->next_text);
     }
+}
+
+static void tell(struct resize_watch *w, bool good, const char *reason, const char *message)
+{
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (!p)
+        return;
+    sl_dra_status_write(w->dra, p, reason, good, message);
+    sl_dra_tell(w->dra, p, !good, good ? "SluiceResized" : "SluiceResizeFailed", message);
+}
+
+static void resize_told(struct resize_watch *w, bool good, const char *reason, const char *message)
+{
+    tell(w, good, reason, message);
+    resize_over(w);
 }
 
 static void resize_next(struct resize_watch *w);
@@ -61,12 +77,52 @@ static void record(struct sl_prepared *p, const char *tenant, const struct sl_re
             p->device[i].resized = *r;
 }
 
+static void again_fired(struct sl_timer *timer)
+{
+    struct resize_watch *w = sl_container_of(timer, struct resize_watch, again);
+    const struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (w->busy || !p || p->state != SL_PREPARED)
+        return;
+    w->busy = true;
+    resize_next(w);
+}
+
+/* The failure may pass: tries again until it has passed, or until the annotation changes. Told once. */
+static void resize_later(struct resize_watch *w, const struct sl_prepared *p, const char *reason,
+                         const struct sl_err *err)
+{
+    w->failures++;
+    w->again.fire = again_fired;
+    sl_timer_set(w->dra->loop, &w->again,
+                 sl_loop_now(w->dra->loop) + sl_leases_again_ns(w->failures));
+    if (w->failures == 1)
+        sl_warn("cannot resize claim %s/%s: %s; the agent tries again", p->name_space, p->name,
+                err->msg);
+    if (w->failures == SL_LEASES_TRIES)
+        tell(w, false, reason, err->msg);
+    resize_over(w);
+}
+
+static void set_unsure(struct sl_dra *dra, struct sl_prepared *p, bool unsure)
+{
+    if (p->unsure == unsure)
+        return;
+    p->unsure = unsure;
+    sl_dra_mark_dirty(dra);
+}
+
 static void resize_done(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct resize_watch *w = data;
     struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
     if (!p) {
         w->busy = false;
+        return;
+    }
+    if (rc == -ETIMEDOUT)
+        set_unsure(w->dra, p, true);
+    if (rc < 0 && sl_leases_may_pass(rc)) {
+        resize_later(w, p, "Refused", err);
         return;
     }
     if (rc < 0) {
@@ -104,6 +160,7 @@ static void resize_next(struct resize_watch *w)
         char text[200];
         (void)snprintf(text, sizeof(text), "the share is now %s",
                        w->text[0] ? w->text : "as it was allocated");
+        set_unsure(w->dra, p, false);
         resize_told(w, true, "Resized", text);
         return;
     }
@@ -118,7 +175,10 @@ static void resize_next(struct resize_watch *w)
         if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0 &&
             sl_dra_fits(w->dra, &p->device[i], &err) < 0) {
             record(p, p->device[w->at].tenant, &before);
-            resize_told(w, false, "NoRoom", err.msg);
+            if (p->unsure) /* the tenant may have that room already: the claim in its way passes */
+                resize_later(w, p, "NoRoom", &err);
+            else
+                resize_told(w, false, "NoRoom", err.msg);
             return;
         }
     int rc = sl_dra_compose(w->dra, p, w->at, true, &set, &err);
@@ -155,12 +215,14 @@ static void resize_begin(struct resize_watch *w, const char *text)
     if (!p || p->state != SL_PREPARED || (w->acted && strcmp(text, w->text) == 0))
         return;
     w->acted = true;
+    w->failures = 0;
+    sl_timer_stop(w->dra->loop, &w->again);
     (void)snprintf(w->text, sizeof(w->text), "%s", text);
     if (text[0] && sl_resize_parse(text, &r, &err) < 0) {
         resize_told(w, false, "Invalid", err.msg);
         return;
     }
-    if (as_wanted(p, &r)) /* after a restart the annotation is read again */
+    if (as_wanted(p, &r) && !p->unsure) /* after a restart the annotation is read again */
         return;
     w->wanted = r;
     w->at = 0;

@@ -33,9 +33,12 @@ struct sl_fraction_slot {
     bool setting;                 /* the arbiter was asked to change it */
     bool look_again;              /* … and something changed meanwhile */
     bool looked, outcome_new;     /* the outcome was read before; it has changed since */
-    unsigned tries;               /* to change it while there was no room */
-    uint64_t was;                 /* `known` before that */
+    unsigned failures;            /* in a row, to follow the lease; each may pass */
+    bool told;                    /* … and the pod's users know */
+    uint64_t look_at_ns;          /* the next try; 0: none is due */
+    uint64_t asked;               /* the amounts that the arbiter was asked for last */
     uint64_t known;               /* the tenant's amounts as one number; 0: not known */
+    bool unsure;                  /* the tenant may have others: ask, whatever the lease says */
     char outcome[SL_FRACTION_OUTCOME]; /* the pod's SL_PROMISE_RESIZED_KEY, maybe cut */
 };
 
@@ -52,7 +55,7 @@ struct sl_fraction {
     bool loaded;             /* the arbiter's tenants are known */
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
-    struct sl_timer look;    /* resize again those that found no room */
+    struct sl_timer look;    /* the next try of those that did not follow their lease */
     uint64_t unsure_ns;      /* the next look, while a tenant is unlisted but its pod exists */
     char said[400];          /* the last error that was logged */
 };

@@ -15,9 +15,6 @@
 #include "base/log.h"
 #include "base/utf8.h"
 
-#define TRIES   8 /* for room that an ended pod still has */
-#define ROOM_NS SL_NS_PER_S
-
 /* The amounts as one number; never 0. A tenant without cores of its own may use all idle time. */
 static uint64_t amounts(const struct sl_msg_lease *lease)
 {
@@ -33,7 +30,7 @@ static uint64_t amounts(const struct sl_msg_lease *lease)
 static void take_outcome(struct sl_fraction_slot *slot, const char *text)
 {
     bool other = slot->looked && strcmp(slot->outcome, text) != 0;
-    slot->outcome_new = other || (slot->outcome_new && slot->tries);
+    slot->outcome_new = other || (slot->outcome_new && slot->failures);
     slot->looked = true;
     sl_utf8_copy(slot->outcome, sizeof(slot->outcome), text);
 }
@@ -41,7 +38,10 @@ static void take_outcome(struct sl_fraction_slot *slot, const char *text)
 void sl_fraction_slot_known(struct sl_fraction_slot *slot, const struct sl_msg_lease *lease,
                             const char *outcome)
 {
-    slot->known = amounts(lease);
+    uint64_t now = amounts(lease);
+    /* A tenant that was there already keeps what it was set to. */
+    slot->unsure |= slot->known && slot->known != now;
+    slot->known = now;
     take_outcome(slot, outcome);
 }
 
@@ -62,9 +62,12 @@ static void tell(const struct sl_fraction_slot *slot, bool warning, const char *
                    warning ? "SluiceResizeFailed" : "SluiceResized", text);
 }
 
-static void tell_outcome(const struct sl_fraction_slot *slot)
+static void tell_outcome(struct sl_fraction_slot *slot)
 {
     struct sl_promise_resized r;
+    if (!slot->outcome_new)
+        return;
+    slot->outcome_new = false;
     sl_promise_resized_parse(slot->outcome, &r);
     if (speaks(slot) && r.message[0])
         tell(slot, !r.done, r.message);
@@ -78,37 +81,88 @@ static void look_ended(struct sl_fraction_slot *slot)
     sl_fraction_slot_look(slot);
 }
 
+/* --- trying again -------------------------------------------------------------------------------- */
+
+static void look_fired(struct sl_timer *timer);
+
+/* One timer for all slots, for the first of them that is due. */
+static void set_timer(struct sl_fraction *f)
+{
+    uint64_t first = 0;
+    for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (s->look_at_ns && (!first || s->look_at_ns < first))
+            first = s->look_at_ns;
+    f->look.fire = look_fired;
+    if (first)
+        sl_timer_set(f->loop, &f->look, first);
+    else
+        sl_timer_stop(f->loop, &f->look);
+}
+
 static void look_fired(struct sl_timer *timer)
 {
     struct sl_fraction *f = sl_container_of(timer, struct sl_fraction, look);
+    uint64_t now = sl_loop_now(f->loop);
     for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
-        if (s->tries)
+        if (s->look_at_ns && s->look_at_ns <= now) {
+            s->look_at_ns = 0;
             sl_fraction_slot_look(s);
+        }
+    set_timer(f);
+}
+
+static void try_later(struct sl_fraction_slot *slot)
+{
+    struct sl_fraction *f = slot->fraction;
+    slot->failures++;
+    slot->look_at_ns = sl_loop_now(f->loop) + sl_leases_again_ns(slot->failures);
+    set_timer(f);
+}
+
+/* The tenant has what the lease says, or never will. */
+static void settled(struct sl_fraction_slot *slot)
+{
+    slot->failures = 0;
+    slot->told = false;
+    slot->look_at_ns = 0;
+}
+
+/* --- changing the tenant ------------------------------------------------------------------------- */
+
+static void failed(struct sl_fraction_slot *slot, int rc, const struct sl_err *err)
+{
+    bool may_pass = sl_leases_may_pass(rc);
+    slot->unsure |= rc == -ETIMEDOUT;
+    if (may_pass)
+        try_later(slot);
+    /* The tenant of a deleted pod may still occupy the room. */
+    if (rc == -ENOSPC && slot->failures < SL_LEASES_TRIES)
+        sl_fraction_sweep_all(slot->fraction);
+    else if (!slot->told)
+        sl_fraction_say(slot->fraction, "cannot resize a tenant", err);
+    if (!may_pass) {
+        settled(slot); /* the next look asks again */
+        tell(slot, true, err->msg);
+    } else if (slot->failures >= SL_LEASES_TRIES && !slot->told) {
+        slot->told = true;
+        tell(slot, true, err->msg);
+    }
 }
 
 static void changed(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
     slot->setting = false;
-    slot->tries = rc == -ENOSPC ? slot->tries + 1 : 0;
-    if (slot->tries > 0 && slot->tries < TRIES) {
-        /* The tenant of a deleted pod may still occupy the room. */
-        struct sl_fraction *f = slot->fraction;
-        slot->known = slot->was;
-        sl_fraction_sweep_all(f);
-        f->look.fire = look_fired;
-        sl_timer_set(f->loop, &f->look, sl_loop_now(f->loop) + ROOM_NS);
-    } else if (rc < 0) {
-        slot->tries = 0;
-        slot->known = slot->was; /* the next look tries again */
-        sl_fraction_say(slot->fraction, "cannot resize a tenant", err);
-        tell(slot, true, err->msg);
+    if (rc < 0) {
+        failed(slot, rc, err);
     } else {
+        settled(slot);
+        slot->known = slot->asked;
+        slot->unsure = false;
         sl_info("%s: resized", slot->tenant);
         if (text && text[0])
             tell(slot, false, text);
-        if (slot->outcome_new)
-            tell_outcome(slot);
+        tell_outcome(slot);
     }
     look_ended(slot);
 }
@@ -126,13 +180,15 @@ static void compare(struct sl_fraction_slot *slot, const json_t *pod)
     }
     uint64_t now = amounts(&lease);
     bool same = slot->known ? slot->known == now : !resized;
-    slot->was = slot->known;
-    slot->known = now;
-    if (same) {
-        if (slot->outcome_new)
-            tell_outcome(slot);
+    if (same && !slot->unsure) {
+        settled(slot);
+        slot->known = now;
+        tell_outcome(slot);
         return;
     }
+    if (now != slot->asked)
+        settled(slot); /* the failures were those of another lease */
+    slot->asked = now;
     slot->setting = true;
     sl_leases_ask(slot->fraction->leases, &(struct sl_leases_item){SL_MSG_SET, &lease, NULL}, 1,
                   changed, slot);
@@ -144,8 +200,10 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     slot->looking = NULL;
     if (status == 200 && strcmp(sl_kube_meta(body, "uid"), slot->uid) == 0 && !slot->removing)
         compare(slot, body);
-    else if (status != 200 && status != 404)
+    else if (status != 200 && status != 404) {
         sl_fraction_say(slot->fraction, "cannot find out whether a pod was resized", err);
+        try_later(slot);
+    }
     if (!slot->setting)
         look_ended(slot);
 }
@@ -166,6 +224,7 @@ void sl_fraction_slot_look(struct sl_fraction_slot *slot)
         0) {
         slot->looking = NULL;
         sl_fraction_say(f, "cannot find out whether a pod was resized", &err);
+        try_later(slot);
     }
 }
 

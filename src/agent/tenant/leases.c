@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/tenant/errors.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
@@ -17,6 +18,8 @@
 #include "shm/packet.h"
 
 #define RECONNECT_NS (50 * SL_NS_PER_MS)
+#define AGAIN_NS     SL_NS_PER_S /* for the room that an ended pod still has */
+#define SLOW_NS      (10 * SL_NS_PER_S)
 
 struct question {
     struct question *next;
@@ -318,4 +321,19 @@ void sl_leases_forget(struct sl_leases *l, const void *data)
             q->more = 0;
             q->tenancy.make = false;
         }
+}
+
+bool sl_leases_may_pass(int rc)
+{
+    static const int passing[] = {-ETIMEDOUT, -EAGAIN, -ENOSPC, -EDQUOT,
+                                  -EMFILE,    -ENFILE, -ENOMEM, -EIO};
+    for (size_t i = 0; i < SL_ARRAY_LEN(passing); i++)
+        if (rc == passing[i])
+            return true;
+    return false;
+}
+
+uint64_t sl_leases_again_ns(unsigned failures)
+{
+    return failures < SL_LEASES_TRIES ? AGAIN_NS : SLOW_NS;
 }

@@ -75,6 +75,16 @@ void sl_leases_status(struct sl_leases *l, bool now, sl_leases_status_done *done
 void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data);
 /* The process at the other end of the connection; 0: there is no connection, or the kernel does not say. */
 pid_t sl_leases_peer(const struct sl_leases *l);
+/*
+ * A change that failed is asked for again if the failure may pass by itself: no answer, no room on the GPU or on the
+ * disk, no descriptor, a use that is not known yet. Any other failure is a refusal. After -ETIMEDOUT nobody knows the
+ * tenant's amounts: the arbiter may still carry the change out.
+ */
+bool sl_leases_may_pass(int rc);
+#define SL_LEASES_TRIES 8 /* then users are told; the agent goes on trying, at a slower pace */
+/* How long to wait after so many failures in a row. */
+uint64_t sl_leases_again_ns(unsigned failures);
+
 /* The done of these questions is not called any more. */
 void sl_leases_forget(struct sl_leases *l, const void *data);
 
