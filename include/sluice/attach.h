@@ -47,6 +47,13 @@
 #define SL_ATTACH_ENV     "SLUICE_ATTACH"
 #define SL_ATTACH_DEFAULT "/run/sluice/attach.sock"
 #define SL_ATTACH_FILE    "attach.sock" /* in a kept tenant's own directory */
+/*
+ * Beside it, while a process may start without an arbiter: a copy of the lease page, with the cost of one context as
+ * overhead. Every process of the tenant holds a shared flock() on the directory, and says so in its slot (`stays`). The
+ * file exists only while all of them do. So a process that finds no arbiter, gets the exclusive lock and reads this file
+ * is the tenant's only process, and may use all of its limit. Builds that do not know the file leave `stays` 0.
+ */
+#define SL_LEASE_FILE     "lease"
 
 enum sl_msg_type {
     /* attach socket, process → arbiter */

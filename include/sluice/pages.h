@@ -156,7 +156,7 @@ struct sl_slot {
             _Atomic uint32_t groups;  /* compute channel groups */
             _Atomic uint32_t off;     /* its channels are off the GPU */
             _Atomic uint32_t pending; /* it has queued work */
-            uint32_t spare[1];
+            _Atomic uint32_t stays;   /* it holds the lock of SL_LEASE_FILE */
         };
         struct sl_shared shared;
     };

@@ -209,6 +209,11 @@ struct tenant {
      * these slots are given away last. */
     uint64_t orphans[SL_MAX_SLOTS / 64];
     bool reaped_absent; /* such a slot of this ledger was reaped: see sl_account_true_up */
+    struct {
+        bool there;                       /* SL_LEASE_FILE may exist */
+        uint64_t hash;                    /* of its content */
+        uint64_t most_bytes[SL_MAX_GPUS]; /* the most that a process's contexts cost so far */
+    } alone;
     struct overhead_before
         *overheads_before; /* after a restart: of processes that have not come back yet */
     bool overheads_new;    /* not saved yet */
@@ -461,6 +466,12 @@ int sl_arb_kept_dir(const struct arbiter *a, const struct tenant *t); /* kept_fd
 int sl_arb_kept_mkdir(struct arbiter *a, const struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_kept_rmdir(int dir_fd, const char *name);
 void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
+
+/* alone.c: may a process start while no arbiter is there? */
+/* Not from now on. */
+void sl_arb_alone_close(struct arbiter *a, struct tenant *t);
+/* After a measurement: writes or removes SL_LEASE_FILE. */
+void sl_arb_alone_look(struct arbiter *a, struct tenant *t);
 
 /* state.c */
 /* Saves the tenant with these terms. */

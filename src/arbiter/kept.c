@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants that stay until they are removed: the tenants of containers. Each has a directory of its own with only its
- * socket in it, so that the directory can be mounted into the container: a mounted socket would stay that of the old
+ * socket and SL_LEASE_FILE in it, so that the directory can be mounted into the container: a mounted socket would stay that of the old
  * arbiter for ever. Every process that sees the directory belongs to the tenant; the directories above are closed, and
  * a mount does not pass through them.
  */
@@ -16,6 +16,7 @@
 
 #include "arbiter/errors.h"
 #include "base/cleanup.h"
+#include "base/fsutil.h"
 
 struct asked sl_arb_asked(const struct sl_msg_lease *ask)
 {
@@ -90,9 +91,12 @@ int sl_arb_kept_mkdir(struct arbiter *a, const struct tenant *t, struct sl_err *
 
 void sl_arb_kept_rmdir(int dir_fd, const char *name)
 {
+    static const char *const files[] = {SL_ATTACH_FILE, SL_LEASE_FILE, SL_LEASE_FILE SL_FS_HALF};
     char path[NAME_MAX + sizeof(SL_ATTACH_FILE) + 2];
-    (void)snprintf(path, sizeof(path), "%s/" SL_ATTACH_FILE, name);
-    (void)unlinkat(dir_fd, path, 0);
+    for (size_t i = 0; i < SL_ARRAY_LEN(files); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", name, files[i]);
+        (void)unlinkat(dir_fd, path, 0);
+    }
     (void)unlinkat(dir_fd, name, AT_REMOVEDIR);
 }
 

@@ -145,6 +145,7 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         sl_arb_tenant_overhead(t);
         sl_arb_overheads_save(a, t);
         end_doubt(a, s, t);
+        sl_arb_alone_look(a, t);
         bool asked = false;
         for (uint32_t i = 0; i < t->gpu_count; i++)
             for (struct member *m = t->members; m; m = m->next)

@@ -98,6 +98,7 @@ static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
     atomic_store(&s->pid, 0);
     atomic_store(&s->busy, SL_BUSY_IDLE);
     atomic_store(&s->control, SL_CONTROL_UNKNOWN);
+    atomic_store(&s->stays, 0);
     slot_mark(t, slot, false);
 }
 
@@ -368,6 +369,11 @@ static void welcome(struct arbiter *a, struct visitor *v)
     m->image = image_of(m->pid);
     m->protocol = v->protocol;
     atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
+    /* Until it says that it is behind the lock, nobody starts without an arbiter. */
+    if (v->hello.slot == SL_NO_SLOT)
+        atomic_store(&t->ledger.page->slot[m->slot].stays, 0);
+    if (!atomic_load(&t->ledger.page->slot[m->slot].stays))
+        sl_arb_alone_close(a, t);
 
     /* The connection changes owner: same descriptor, other source. */
     m->conn = (struct source){.fd = v->conn.fd, .ready = member_ready};

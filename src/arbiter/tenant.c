@@ -133,6 +133,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
         if (rc < 0)
             return rc;
     }
+    t->alone.there = t->kept; /* an earlier arbiter may have left the file */
     t->next = a->tenants;
     a->tenants = t;
     a->tenant_count++;
@@ -418,6 +419,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct client *by, const struct s
     /* Save first: terms that could not be saved are not in force either, now or after a restart. */
     struct terms next = t->terms, before = t->terms;
     apply_ask(ask, limit, &next);
+    sl_arb_alone_close(a, t);
     if (sl_arb_state_save(a, t, &next, err) < 0)
         return sl_err_wrap(err, "tenant %s keeps its old limits", t->name);
     put_in_force(a, t, &next);

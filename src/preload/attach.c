@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "preload/alloc.h"
+#include "preload/alone.h"
 #include "preload/capture.h"
 #include "preload/channels.h"
 #include "preload/charge.h"
@@ -35,6 +36,8 @@
 /* There is no socket: the tenant is over, or its socket is being made again. The same limit holds for a program that
  * was refused and tries again. */
 #define GONE_S      1
+/* So long a program waits for an arbiter before it starts without, where that is safe: a restart takes a second. */
+#define ALONE_NS    (2 * SL_NS_PER_S)
 #define STEP_MIN_NS (20 * SL_NS_PER_MS)
 #define STEP_MAX_NS (250 * SL_NS_PER_MS)
 
@@ -111,6 +114,7 @@ static void after_fork_child(void)
     struct sl_process *p = atomic_load(&sl_process_current);
     if (p == &tenant)
         sl_watch_forget(p);
+    sl_alone_forget();
     atomic_store(&sl_process_current, NULL);
     forget_all();
     sl_lock_reset(&sl_attach_lock);
@@ -192,6 +196,19 @@ static bool try_later(struct patience *t, int rc, const struct sl_err *err)
     return true;
 }
 
+/* The socket is there, and no arbiter: has this process the tenant for itself? */
+static bool start_alone(const struct patience *t, const char *path, struct sl_link *ret)
+{
+    uint64_t waited_ns = sl_now_ns() - t->since_ns;
+    if (waited_ns < ALONE_NS && waited_ns < away_s() * SL_NS_PER_S)
+        return false;
+    if (sl_alone_start(path, ret) < 0)
+        return false;
+    sl_warn(SL_E_ALONE_LOG, ret->lease.page->name);
+    say(SL_E_ALONE_LOG, ret->lease.page->name);
+    return true;
+}
+
 /* One attempt. NULL: try again in a moment. */
 static struct sl_process *attach_now(struct patience *tries)
 {
@@ -203,7 +220,12 @@ static struct sl_process *attach_now(struct patience *tries)
         return &none;
     if (!fork_watched)
         fork_watched = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+    sl_alone_stay(path);
     int rc = sl_link_open(path, SL_NO_SLOT, -1, WELCOME_MS, &link, &err);
+    if (rc < 0)
+        sl_alone_leave();
+    if (rc == -ECONNREFUSED && start_alone(tries, path, &link))
+        rc = 0;
     if (rc < 0 && try_later(tries, rc, &err))
         return NULL;
     if (rc < 0) {
@@ -220,8 +242,10 @@ static struct sl_process *attach_now(struct patience *tries)
     atomic_store(&tenant.slot, link.slot);
     tenant.host_pid = link.host_pid;
     atomic_store(&sl_process_slot(&tenant)->pid, (uint32_t)getpid());
+    sl_alone_put_by(&tenant);
     sl_watch_start(&tenant, path, &link);
-    sl_info("attached to %s as slot %u, protocol %u", path, link.slot, link.protocol);
+    if (link.sock >= 0)
+        sl_info("attached to %s as slot %u, protocol %u", path, link.slot, link.protocol);
     return &tenant;
 }
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "preload/alone.h"
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/gate.h"
@@ -210,6 +211,7 @@ static void adopt(struct sl_process *p, struct sl_link *link)
     sl_own_fd_replace(&watch.doorbell, link->doorbell);
     set_doorbell(p);
     p->host_pid = link->host_pid;
+    sl_alone_told(p);
     sl_lock_take(&measure_lock);
     sl_own_fd_replace(&watch.sock, link->sock);
     sl_lock_drop(&measure_lock);
@@ -231,6 +233,8 @@ static bool reconnect(struct sl_process *p)
     if (rc == 0)
         adopt(p, &link);
     sl_lock_drop(&sl_attach_lock);
+    if (rc == 0)
+        sl_alone_over(p);
     atomic_store(&tries.stuck, rc == -ETIMEDOUT);
     atomic_fetch_add(&tries.ended, 1);
     sl_futex_wake_all(&tries.ended);
@@ -273,13 +277,16 @@ static void wait_events(uint64_t timeout_ns)
 static void *watch_main(void *arg)
 {
     struct sl_process *p = arg;
-    uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0;
+    uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0, keep_at_ns = 0;
     sl_thread_name("sluice-watch");
     for (;;) {
         uint64_t (*poll_now)(struct sl_process *) = atomic_load(&poll_function);
-        uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX;
+        uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX, now_ns = sl_now_ns();
+        if (now_ns >= keep_at_ns) {
+            sl_alone_keep(p, watch.path);
+            keep_at_ns = now_ns + LOOK_AFTER_NS;
+        }
         if (!atomic_load(&watch.connected)) {
-            uint64_t now_ns = sl_now_ns();
             if (now_ns >= retry_at_ns || atomic_load(&tries.hurry)) {
                 backoff_ns = reconnect(p) ? RETRY_MIN_NS : backoff_ns * 2;
                 if (backoff_ns > RETRY_MAX_NS)
@@ -307,9 +314,11 @@ void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link
     watch.kick = sl_own_fd_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     watch.no_kick = false;
     set_doorbell(p);
-    atomic_store(&watch.connected, true);
+    atomic_store(&watch.connected, link->sock >= 0);
     watch.running = sl_thread_start(watch_main, p);
-    if (!watch.running)
+    if (watch.running)
+        sl_alone_told(p);
+    else
         sl_warn(
             "cannot start the watch thread: this process will not attach to a restarted arbiter");
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fractions without DRA: what a pod was promised in its annotation is what its containers are held to. The promise is
 written here by hand; who writes it otherwise is the scheduler extender."""
+import contextlib
 import json
 import os
 import subprocess
@@ -219,20 +220,56 @@ def rollout(w):
     return f"{started} programs started, {len(waited)} waited for more than a second"
 
 
-@test("fractions.a_program_waits_for_the_agent")
-def waits(w):
-    """No agent and no arbiter for some seconds: a program that starts says on stderr that it waits, and then runs. One that
-    is told to wait for less ends with error 800 and a line."""
-    begin(w)
-    w.pod("runs", GPU, IDLE, annotations=promise(w, main=(4096, 10)))
-    w.wait_running("runs")
+@contextlib.contextmanager
+def no_agent(w):
+    """No node for the agent: the DaemonSet's pod goes, and does not come back until its label does."""
     node = "/api/v1/nodes/" + NODE
-    # No node for the agent: the DaemonSet's pod goes, and does not come back until its label does.
     strategic = "application/strategic-merge-patch+json"
     path = "/apis/apps/v1/namespaces/sluice-system/daemonsets/sluiced"
     w.api.call("PATCH", path, {"spec": {"template": {"spec": {"nodeSelector": {"e2e-agent": "here"}}}}}, strategic)
     try:
         wait("no agent", lambda: not w.api.get(AGENTS)["items"], 60)
+        yield
+    finally:
+        w.api.patch(node, {"metadata": {"labels": {"e2e-agent": "here"}}})
+    w.api.call("PATCH", path, {"spec": {"template": {"spec": {"nodeSelector": None}}}}, strategic)
+    w.agent()
+    w.api.patch(node, {"metadata": {"labels": {"e2e-agent": None}}})
+    w.wait_allocatable({GPU: 10})
+
+
+@test("fractions.a_program_starts_without_the_agent")
+def starts_alone(w):
+    """A program in a running pod, the only process of its tenant. Beside a program that runs, none starts. Both pods go on
+    once the agent is back."""
+    begin(w)
+    w.pod("runs", GPU, IDLE, annotations=promise(w, main=(4096, 10)))
+    w.pod("holds", GPU, ("gpus", "hold"), annotations=promise(w, main=(4096, 10)))
+    w.wait_running("runs", "holds")
+    leases = [os.path.join(TENANTS, t, "lease") for t in tenants()]
+    same("tenants", len(leases), 2)
+    wait("the arbiter's word that they may", lambda: all(os.path.exists(f) for f in leases), 30)
+    with no_agent(w):
+        alone = w.cluster.kubectl("exec", "runs", "--", "gpus", "fill", check=False)
+        check("this is the only process of" in alone.stderr, alone.stderr)
+        view = json.loads(alone.stdout)
+        same("memory it sees", [d["mib"] for d in view["cuda"]], [4096])
+        second = w.cluster.kubectl("exec", "holds", "--", "env", "SLUICE_ATTACH_WAIT=3", "gpus", check=False)
+        check("CUDA answers error 800" in second.stderr, f"{second.returncode}: {second.stdout} {second.stderr}")
+    held_to(w, "runs", 4096)
+    held_to(w, "holds", 4096)
+    w.delete("runs", "holds")
+    return alone.stderr.strip()
+
+
+@test("fractions.a_program_waits_for_the_agent")
+def waits(w):
+    """No agent and no arbiter for some seconds: a program that starts beside another one says on stderr that it waits, and
+    then runs. One that is told to wait for less ends with error 800 and a line."""
+    begin(w)
+    w.pod("runs", GPU, ("gpus", "hold"), annotations=promise(w, main=(4096, 10)))
+    w.wait_running("runs")
+    with no_agent(w):
         short = w.cluster.kubectl("exec", "runs", "--", "env", "SLUICE_ATTACH_WAIT=2", "gpus", check=False)
         check("sluice: the arbiter of the GPU does not answer" in short.stderr and "waiting up to 2 s" in short.stderr and
               "CUDA answers error 800" in short.stderr, f"{short.returncode}: {short.stdout} {short.stderr}")
@@ -240,14 +277,8 @@ def waits(w):
                                  "SLUICE_ATTACH_WAIT=300", "gpus"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         said = long.stderr.readline()
         check("waiting up to 300 s for it" in said, said)
-    finally:
-        w.api.patch(node, {"metadata": {"labels": {"e2e-agent": "here"}}})
     out, _ = long.communicate(timeout=240)
     same("memory it sees", [d["mib"] for d in json.loads(out)["cuda"]], [4096])
-    w.api.call("PATCH", path, {"spec": {"template": {"spec": {"nodeSelector": None}}}}, strategic)
-    w.agent()
-    w.api.patch(node, {"metadata": {"labels": {"e2e-agent": None}}})
-    w.wait_allocatable({GPU: 10})
     w.delete("runs")
     return said.strip()
 

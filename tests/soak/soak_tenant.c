@@ -12,6 +12,7 @@
  *   drain                                       give those back
  *   launch N                                    N kernels of 50 us, and wait for them
  *   fork                                        a child that does nothing for three seconds
+ *   closeall                                    close every descriptor but the first three
  *
  * With the argument "hold" it makes no CUDA call: it prints its environment, an empty line, and
  * waits for the end of stdin.
@@ -150,6 +151,8 @@ static bool serve(const char *verb, const int *a)
         launch(a[0]);
     else if (strcmp(verb, "fork") == 0)
         fork_idle();
+    else if (strcmp(verb, "closeall") == 0)
+        answer(syscall(SYS_close_range, 3U, ~0U, 0U) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, 0);
     else if (strcmp(verb, "close") == 0)
         answer(close(a[0]) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, 0);
     else if (strcmp(verb, "export") == 0) {
