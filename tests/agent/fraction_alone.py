@@ -82,8 +82,9 @@ class Alone(Case):
         return os.path.join(self.node.arb, "k", tenant)
 
     def program(self, tenant, **more):
-        env = dict(self.node.sim, SLUICE_ATTACH=os.path.join(self.folder(tenant), "attach.sock"),
-                   LD_PRELOAD=os.path.join(BUILD, "lib/libsluice.so"), LD_LIBRARY_PATH=os.path.join(BUILD, "sim"))
+        preload = " ".join([os.environ.get("RUNTIME", ""), os.path.join(BUILD, "lib/libsluice.so")]).strip()
+        env = dict(self.node.sim, SLUICE_ATTACH=os.path.join(self.folder(tenant), "attach.sock"), LD_PRELOAD=preload,
+                   LD_LIBRARY_PATH=os.path.join(BUILD, "sim"))
         self.programs.append(Program(env, **more))
         return self.programs[-1]
 
