@@ -53,7 +53,7 @@ def compile_targets(source, output, targets):
         launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         run("cmake", "-S", source, "-B", output, *generator, *launcher, "-DSLUICE_TESTS=OFF", "-DSLUICE_WERROR=OFF", "-Wno-dev",
             "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG", stderr=subprocess.DEVNULL)  # it has to run, not to be fast
-    run("nice", "-n", "19", "cmake", "--build", output, "-j", str(os.cpu_count() or 1), "--target", *targets)
+    run("cmake", "--build", output, "-j", str(os.cpu_count() or 1), "--target", *targets)
 
 
 def old(build, name, image=False):

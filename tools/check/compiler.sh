@@ -6,7 +6,6 @@ set -eu
 cc=$1
 build=$2
 cd "$(dirname "$0")/../.."
-renice -n 19 -p $$ >/dev/null # sluice_spare in tests/CMakeLists.txt
 generator=
 if command -v ninja >/dev/null 2>&1 && [ ! -e "$build/CMakeCache.txt" ]; then
     generator="-G Ninja"

@@ -3,7 +3,6 @@
 # Every header compiles alone, with each compiler there is.
 set -eu
 . "$(dirname "$0")/files.sh"
-renice -n 19 -p $$ >/dev/null # sluice_spare in tests/CMakeLists.txt
 
 bad=0
 count=0
