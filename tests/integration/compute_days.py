@@ -4,7 +4,7 @@
 
 usage: compute_days.py BUILD_DIR [--at-once] [unittest options]
 
---at-once: two scenarios for each processor at a time, as each sleeps most of the time and has a machine of its own;
+--at-once: three scenarios for each processor at a time, as each sleeps most of the time and has a machine of its own;
 those that need the processors come first, alone.
 
 Every scenario asserts behaviour: who got how much of the GPU in one run, who went on, who waited. The machine
@@ -489,5 +489,5 @@ ALONE = ("BadDays.test_flood_of_launches", "BadDays.test_sixty_four_tenants")
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--at-once"]:
-        at_once.main([sys.executable, __file__, BUILD], 2 * os.cpu_count(), sys.argv[2:], ALONE, LONG)
+        at_once.main([sys.executable, __file__, BUILD], 3 * os.cpu_count(), sys.argv[2:], ALONE, LONG)
     unittest.main(verbosity=2)
