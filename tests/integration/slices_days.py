@@ -73,7 +73,7 @@ class World(days.World):
     def ran(self, tenant):
         return self.channels()[tenant.pid][1]
 
-    def goes_on(self, *tenants, seconds=25 if SLOW else 5):
+    def goes_on(self, *tenants, seconds=25):
         for t in tenants:
             before = self.ran(t)
             self.until(f"{t.name} goes on", lambda: self.ran(t) > before + 0.01, seconds)
@@ -203,9 +203,9 @@ class Pauses(World):
         """It runs nothing while another tenant uses the GPU for so long. What was on the GPU before ends first."""
         def still():
             before, begin = self.ran(tenant), self.ran(beside)
-            self.until(f"{beside.name} goes on", lambda: self.ran(beside) > begin + gpu_s, 25 if SLOW else 10)
+            self.until(f"{beside.name} goes on", lambda: self.ran(beside) > begin + gpu_s, 30)
             return self.ran(tenant) == before
-        self.until(f"{tenant.name} stands still", still, 40)
+        self.until(f"{tenant.name} stands still", still, 60)
 
     def both_pause_and_resume(self, env, how):
         a, b = self.busy("a", cores="30:100", env=env), self.busy("b", cores="60:100", env=env)
