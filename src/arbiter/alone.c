@@ -88,7 +88,7 @@ static int put(struct arbiter *a, const struct tenant *t, const struct sl_lease_
         openat(sl_arb_kept_dir(a, t), t->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return sl_err_errno(err, errno, "cannot open its directory");
-    /* Nobody else should be able to write there; if somebody is, we do not follow a link of theirs. */
+    /* The directory is ours. If somebody can write there all the same, their link must not be followed. */
     (void)unlinkat(dir, SL_LEASE_FILE SL_FS_HALF, 0);
     int rc = sl_fs_replace(dir, SL_LEASE_FILE, page, sizeof(*page), 0444, err);
     /* With any umask of ours: every user of the container may read it. */
@@ -113,7 +113,7 @@ void sl_arb_alone_look(struct arbiter *a, struct tenant *t)
     uint64_t hash = sl_hash_bytes(SL_HASH_START, &page, sizeof(page));
     if (t->alone.there && t->alone.hash == hash)
         return;
-    /* A driver's own slices, or those of now: they are no part of what the file has to keep up with. */
+    /* After the hash: slices change often, and an old one does no harm. */
     page.slice_us = atomic_load(&t->lease.page->slice_us);
     t->alone.there = true;
     t->alone.hash = hash;

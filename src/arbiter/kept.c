@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants that stay until they are removed: the tenants of containers. Each has a directory of its own with only its
- * socket and SL_LEASE_FILE in it, so that the directory can be mounted into the container: a mounted socket would stay that of the old
- * arbiter for ever. Every process that sees the directory belongs to the tenant; the directories above are closed, and
- * a mount does not pass through them.
+ * socket and SL_LEASE_FILE in it, so that the directory can be mounted into the container: a mounted socket would stay
+ * that of the old arbiter for ever. Every process that sees the directory belongs to the tenant; the directories above
+ * are closed, and a mount does not pass through them.
  */
 #include "arbiter/arbiter_internal.h"
 

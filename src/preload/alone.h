@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that starts while its arbiter is away, where that is safe: SL_LEASE_FILE in sluice/attach.h has the rule. */
+/* A process that starts while its arbiter is away, where that is safe: sluice/attach.h has the rule (SL_LEASE_FILE). */
 #ifndef SLUICE_PRELOAD_ALONE_H
 #define SLUICE_PRELOAD_ALONE_H
 
@@ -15,7 +15,8 @@ void sl_alone_told(struct sl_process *p);
 /* Now and then, by the watch thread: a program may close every descriptor, and so give up the lock. */
 void sl_alone_keep(struct sl_process *p, const char *path);
 
-/* -EBUSY: the tenant may have other processes; other errors: it is not safe. Otherwise a link without a connection, and pages of its own. */
+/* A link without a connection, with pages of its own. -EBUSY: the tenant may have other processes; any other error: a
+ * start is not safe. */
 int sl_alone_start(const char *path, struct sl_link *ret) SL_MUST_CHECK;
 /* Charges the contexts that nobody can measure now. */
 void sl_alone_put_by(struct sl_process *p);

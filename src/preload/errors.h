@@ -21,9 +21,12 @@ SL_ERROR(ATTACH_AWAY_LOG,
 SL_ERROR(NOT_ATTACHED_LOG, "this process is not attached to its tenant, and CUDA answers error 800: %s",
     "the arbiter did not come back in time, the tenant has ended, or the arbiter refused the process",
     "start the agent (or the next `sluice run`), then the program again");
-SL_ERROR(ALONE_LOG, "the arbiter of the GPU does not answer: this is the only process of %s, and starts without it, under the limits that it left",
-    "the agent or the arbiter was away for two seconds. One process may start then: it cannot take memory that another process of its tenant holds",
-    "nothing: the process attaches when the arbiter is back. Further processes of the tenant wait. `kubectl -n sluice-system get pods` shows the agent");
+SL_ERROR(ALONE_LOG,
+    "the arbiter of the GPU does not answer: this is the only process of %s, and starts without it, under the limits that "
+    "it left",
+    "the agent or the arbiter was away for two seconds; only one process of a tenant may start then",
+    "nothing: the process attaches when the arbiter is back. Other processes of the tenant wait. "
+    "`kubectl -n sluice-system get pods` shows the agent");
 SL_ERROR(ATTACH_WAIT_LOG, "%s \"%.20s\" is not a number of seconds from 0 to %d: waiting %d s",
     "the variable of the program's environment", "write a whole number, for example 120");
 

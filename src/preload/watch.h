@@ -11,8 +11,9 @@
  * time limit. */
 extern struct sl_lock sl_attach_lock;
 
-/* Takes over the link's descriptors, of which a process that starts alone has no connection, and starts the thread; with sl_attach_lock held. A process that may not have
- * another thread goes on without: it does not return to a restarted arbiter. */
+/* Takes over the link's descriptors and starts the thread; with sl_attach_lock held. A process that starts alone has no
+ * connection yet. A process that may not have another thread goes on without: it does not return to a restarted
+ * arbiter. */
 void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link);
 
 /* In a forked child: the descriptors and the thread belong to the parent. */

@@ -42,7 +42,7 @@ static void watch_free(struct resize_watch *w)
     free(w);
 }
 
-/* The arbiter was asked all there is to ask, for now. */
+/* No question to the arbiter is open any more: an annotation that came meanwhile is next. */
 static void resize_over(struct resize_watch *w)
 {
     w->busy = false;
