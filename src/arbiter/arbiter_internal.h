@@ -15,6 +15,7 @@
 #include "arbiter/peer.h"
 #include "base/container.h"
 #include "policy/line.h"
+#include "policy/once.h"
 #include "policy/steer.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
@@ -97,7 +98,8 @@ struct member {
     uint64_t least_bytes[SL_MAX_GPUS];       /* the least overhead in unsteady snapshots */
     uint64_t seen_bytes[SL_MAX_GPUS]; /* its usage in the last snapshot, as far as accepted */
     uint8_t unsteady[SL_MAX_GPUS];    /* snapshots in a row during which the ledger moved */
-    uint64_t saturated_ns, watched_ns, work_ns, done_ns, launches; /* as last read from its slot */
+    uint64_t saturated_ns, work_ns, done_ns, launches; /* as last read from its slot */
+    uint64_t distance_ns;   /* of its watched_ns from the tenant's clock (policy/once.h) */
     uint64_t busy_until_ns; /* until then it counts as keeping the GPU busy */
 };
 
@@ -173,6 +175,7 @@ struct tenant {
     uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
     bool by_turns;
     struct sl_steer_seen seen; /* sums over its processes, also over those that ended */
+    struct sl_once once;       /* the part of their busy time that counts */
     uint8_t cookie[16];
     struct sl_lease_map lease;
     struct sl_ledger_map ledger;

@@ -172,14 +172,12 @@ static uint64_t grown(uint64_t now, uint64_t *before)
     return d;
 }
 
-static void read_member(struct arbiter *a, struct tenant *t, struct member *m, uint64_t *saturated,
-                        uint64_t *watched)
+static void read_member(struct arbiter *a, struct tenant *t, struct member *m)
 {
     const struct sl_slot *s = &t->ledger.page->slot[m->slot];
+    uint64_t watched = atomic_load(&s->watched_ns);
     uint64_t busy = grown(atomic_load(&s->saturated_ns), &m->saturated_ns);
-    uint64_t on = grown(atomic_load(&s->watched_ns), &m->watched_ns);
-    *saturated += busy;
-    *watched = on > *watched ? on : *watched;
+    sl_once_report(&t->once, &m->distance_ns, watched, busy);
     t->seen.work_ns += grown(atomic_load(&s->work_ns), &m->work_ns);
     t->seen.launches += grown(atomic_load(&s->launches), &m->launches);
     t->seen.done_ns += grown(atomic_load(&s->done_ns), &m->done_ns);
@@ -195,15 +193,12 @@ static void read_member(struct arbiter *a, struct tenant *t, struct member *m, u
 
 static void report(struct arbiter *a, struct tenant *t)
 {
-    uint64_t saturated = 0, watched = 0;
     t->seen.active = t->seen.pending = false;
     t->seen.groups = 0;
     t->use.has_work = false;
     for (struct member *m = t->members; m && t->ledger.page; m = m->next)
-        read_member(a, t, m, &saturated, &watched);
-    /* Processes that keep the GPU busy at the same time count once: their sum is at most the time of the process that
-     * watched longest. */
-    t->seen.saturated_ns += t->member_count > 1 && saturated > watched ? watched : saturated;
+        read_member(a, t, m);
+    t->seen.saturated_ns += sl_once_count(&t->once);
     struct sl_steer_seen seen = t->seen;
     seen.active = seen.active && !t->by_turns;
     seen.pending = seen.pending && !t->by_turns;
@@ -291,7 +286,7 @@ void sl_arb_compute_member_came(struct tenant *t, struct member *m)
     const struct sl_slot *s = &t->ledger.page->slot[m->slot];
     m->saturated_ns = atomic_load(&s->saturated_ns);
     m->work_ns = atomic_load(&s->work_ns);
-    m->watched_ns = atomic_load(&s->watched_ns);
+    m->distance_ns = sl_once_came(&t->once, atomic_load(&s->watched_ns));
     m->launches = atomic_load(&s->launches);
     m->done_ns = atomic_load(&s->done_ns);
 }

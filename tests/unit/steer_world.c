@@ -126,6 +126,7 @@ uint32_t world_start(struct world *w, uint32_t tenant, uint32_t gpu, struct worl
     w->p[i] = (struct world_proc){.used = true,
                                   .tenant = tenant,
                                   .gpu = gpu,
+                                  .distance_ns = sl_once_came(&w->t[tenant].once, 0),
                                   .look_at_ns = NEVER,
                                   .obey_at_ns = w->now_ns + WAKE_NS,
                                   .switch_at_ns = NEVER};
@@ -382,8 +383,6 @@ static bool launched_lately(const struct world *w, const struct world_proc *p)
 static void report(struct world *w, uint32_t id)
 {
     struct world_tenant *t = &w->t[id];
-    uint64_t saturated = 0, watched = 0;
-    uint32_t members = 0;
     t->seen.active = t->seen.pending = false;
     t->seen.groups = 0;
     for (uint32_t i = 0; i < w->n_procs; i++) {
@@ -391,9 +390,7 @@ static void report(struct world *w, uint32_t id)
         if (!p->used || p->tenant != id)
             continue;
         uint64_t busy = grown(p->saturated_ns, &p->before_saturated_ns);
-        uint64_t on = grown(p->watched_ns, &p->before_watched_ns);
-        saturated += busy;
-        watched = on > watched ? on : watched;
+        sl_once_report(&t->once, &p->distance_ns, p->watched_ns, busy);
         t->seen.work_ns += grown(p->work_ns, &p->before_work_ns);
         t->seen.launches += grown(p->seen_launches, &p->before_launches);
         t->seen.done_ns += grown(p->told_done_ns, &p->before_done_ns);
@@ -402,9 +399,8 @@ static void report(struct world *w, uint32_t id)
         t->seen.pending |= w->now_ns < p->metered_ns + 100 * MS && p->pending;
         t->seen.active |= launched_lately(w, p);
         t->seen.groups += p->busy_until_ns > w->now_ns;
-        members++;
     }
-    t->seen.saturated_ns += members > 1 && saturated > watched ? watched : saturated;
+    t->seen.saturated_ns += sl_once_count(&t->once);
     struct sl_steer_seen told = t->seen;
     if (t->lie)
         t->lie(&told, w->now_ns);

@@ -7,6 +7,7 @@
 #ifndef SLUICE_TESTS_STEER_WORLD_H
 #define SLUICE_TESTS_STEER_WORLD_H
 
+#include "policy/once.h"
 #include "policy/steer.h"
 
 #define US 1000ULL
@@ -51,7 +52,7 @@ struct world_proc {
     uint64_t owed_ns;
     uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns,
         told_done_ns; /* its ledger */
-    uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches,
+    uint64_t before_saturated_ns, before_work_ns, distance_ns, before_launches,
         before_done_ns, busy_until_ns;
 };
 
@@ -60,6 +61,7 @@ struct world_tenant {
     struct sl_steer_spec spec;
     struct sl_steer_order order;
     struct sl_steer_seen seen;
+    struct sl_once once;
     bool was_active;
     void (*lie)(struct sl_steer_seen *seen, uint64_t now_ns);
     /* the results */
