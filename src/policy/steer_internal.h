@@ -60,19 +60,32 @@ enum turns {
 };
 
 /* The slice of a tenant that suits the light tenants beside it; steer_tune.c. */
-#define TUNE_MOST 5U
+#define TUNE_MOST 4U
+/* What the busy tenants must keep with another slice. */
+enum tune_keep {
+    KEEP_SPEED,   /* the speed that they have with the first slice: nobody pays for the light one */
+    KEEP_REQUEST, /* their requests: they asked for little */
+    KEEP_LIMIT,   /* a tenant with a limit still reaches it */
+};
+struct tune_way {
+    enum tune_keep keep;
+    bool together; /* for all busy tenants that take turns, not for one */
+    uint32_t slices_us[TUNE_MOST];
+};
 struct tune {
-    const uint32_t *slices_us; /* to choose from; NULL: not begun */
+    const struct tune_way *way; /* NULL: not begun */
     uint32_t at, left,
         runs;            /* the slice in use, its periods left, and the runs since all were tried */
     bool fresh, settles; /* this period shows nothing; nor does this run */
     uint32_t light;
-    /* Of the running period: its start, and what was used at that time, by the light and by the busy tenants. */
-    uint64_t since_ns, light_ns, busy_ns;
+    /* Of the running period: its start, and the launches, the use and the time off at that time. */
+    uint64_t since_ns, light_launches, light_ns, busy_launches, busy_ns, off_ns;
+    int64_t kernel_ns; /* of the light tenants, on average */
     uint32_t tried[TUNE_MOST];
-    int64_t light_got[TUNE_MOST], busy_got[TUNE_MOST]; /* GPU time with each slice, in 1/100000 */
-    bool lacks[TUNE_MOST];                             /* the busy tenants get too little with it */
-    uint64_t in_use_ns;                                /* since when the slice is in use */
+    /* With each slice: launches a second, and GPU time in 1/100000. */
+    int64_t light_got[TUNE_MOST], busy_ran[TUNE_MOST], busy_got[TUNE_MOST];
+    bool lacks[TUNE_MOST]; /* the busy tenants get too little with it */
+    uint64_t in_use_ns;    /* since when the slice is in use */
 };
 
 struct tenant {
@@ -156,9 +169,8 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
 
-/* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. need_permille: of GPU time, which t, or
- * with `together` all busy tenants that take turns with it, should get all the same. */
-uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us,
-                       uint32_t n, uint64_t need_permille, bool together);
+/* steer_tune.c: the slice for the period that begins now. need_permille: the GPU time that the busy tenants asked for. */
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,
+                       uint64_t need_permille);
 
 #endif

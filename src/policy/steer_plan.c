@@ -565,18 +565,26 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
     return t;
 }
 
-/* Tenants that run one at a time and asked for little together: the light tenant needs the time beyond their requests
- * more. A tenant with a limit gets the time back that shorter slices cost it. A tenant without a limit keeps the
- * driver's own slice. */
+/*
+ * Which slices are tried for a busy tenant beside a light one; the first is for busy tenants that would lack time. A
+ * limited tenant gets the time back that shorter slices cost it, and tenants that asked for little together leave the
+ * light one more than that. Any other tenant would pay for shorter slices. Longer ones cost it nothing.
+ */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-    /* The longest comes first, for busy tenants that lack time. */
-    static const uint32_t modest[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000},
-                          bound[TUNE_MOST] = {SL_STEER_DEFAULT_US, 1800, 1500, 1200, 1000};
+#define SHORTER {SL_STEER_DEFAULT_US, 1100, 1400, 1800}
+#define LONGER  {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
+    static const struct tune_way modest = {KEEP_REQUEST, true, SHORTER},
+                                 bound = {KEEP_LIMIT, false, SHORTER},
+                                 one = {KEEP_SPEED, false, LONGER},
+                                 several = {KEEP_SPEED, true, LONGER};
     if (c->busy > 1 && 1000 * c->busy_weights <= MODEST_PERMILLE * c->all_weights)
-        return sl_steer_tune(s, first_of(s, t), modest, TUNE_MOST, c->busy_weights, true);
-    return limited(t) ? sl_steer_tune(s, t, bound, TUNE_MOST, t->spec.limit_permille, false)
-                      : SL_STEER_DEFAULT_US;
+        return sl_steer_tune(s, first_of(s, t), &modest, c->busy_weights);
+    if (limited(t))
+        return sl_steer_tune(s, t, &bound, t->spec.limit_permille);
+    if (c->busy > 1)
+        return sl_steer_tune(s, first_of(s, t), &several, c->busy_weights);
+    return sl_steer_tune(s, t, &one, t->weight);
 }
 
 static uint32_t slice_of(struct sl_steer *s, struct tenant *t)

@@ -1,143 +1,184 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the slice of a busy tenant that suits the light tenants beside it. A program that launches for two milliseconds
- * and then waits gets on only at the ends of its neighbour's slices: whether its step ends at such an end or just after
- * it makes the difference between 3 and 5 ms a step. The best slice depends on the program. So each slice is tried for a
- * few periods, and the slice with which the light tenants get most done is kept, unless the busy one then falls
- * short of its own part: shorter slices lose more time to switches.
+ * and then waits gets on only at the ends of its neighbour's slices. It has done a step when a slice ends after its
+ * last launch: with slices of 2 ms that is every 2.8 ms, and every 5.2 ms if its host is a little slower. A shorter
+ * slice makes the step shorter, a slightly longer one may save a whole round. The best slice depends on the program and
+ * on the speed of its host. So each slice is tried for a few periods, and the slice with which the light tenants get
+ * most done is kept, unless the busy ones then get too little.
  */
 #include "policy/steer_internal.h"
 
 /* A slice stays for so many periods. The first of them shows nothing: time that a limited tenant saved or owes comes
  * from the slice before. Before the first run, the tenants have just begun. */
-#define RUN          4U
-#define SETTLING     2U
-/* A slice on trial is given up after so many of them where it is worse than the best by a sixth. */
-#define ENOUGH_TRIED 2U
-/* Then one run in so many is for another slice: rarely, because people notice the slowest steps. The figures of the
- * chosen slice go on, so it is left when it gets worse. */
-#define TRIED_EVERY  128U
+#define RUN             3U
+#define SETTLING        2U
+/* When all were tried, one run in so many is for another slice, every second time for the first one: rarely, because
+ * people notice the slowest steps. The figures of the chosen slice go on, so it is left when it gets worse. */
+#define TRIED_EVERY     160U
 /* The number of periods in a figure. */
-#define REMEMBERED   16U
-/* Busy tenants without a limit lack time when they got less than this part of their requests, in percent: their use is
- * an estimate. A tenant with a limit lacks time when it did not reach its limit for this long. */
-#define ENOUGH       95
-#define UNREACHED_NS (10 * SL_STEER_PERIOD_NS)
+#define REMEMBERED      16U
+#define KERNELS         4 /* … and in the mean length of a kernel */
+/* Busy tenants lack time below this part of their requests, in percent: their use is an estimate. … */
+#define ENOUGH          95
+/* … or below this part of their speed with the first slice; … */
+#define SAME_SPEED      97
+/* … and another slice is chosen where it makes the light ones faster by more than that leaves to chance. */
+#define FASTER          103
+/* A tenant with a limit lacks time when it did not reach its limit for this long. */
+#define UNREACHED_NS    (10 * SL_STEER_PERIOD_NS)
+/* Only programs with kernels shorter than a launch takes are bound by their launches. Others end their steps where their
+ * work ends: a longer slice of their neighbour does not help them. */
+#define SHORT_KERNEL_NS 30000
 
-struct used {
-    uint64_t light_ns, busy_ns;
+struct use {
+    uint64_t light_launches, light_ns, busy_launches, busy_ns, off_ns;
     uint32_t light; /* their number */
 };
 
-static struct used used_now(const struct sl_steer *s, const struct tenant *t, bool together)
+static struct use use_now(const struct sl_steer *s, const struct tenant *t, bool together)
 {
-    struct used u = {.busy_ns = t->used_ns};
+    struct use u = {.busy_ns = t->used_ns, .busy_launches = t->seen.launches, .off_ns = t->off_ns};
     const struct tenant *o;
     FOR_EACH_TENANT(s, o)
     {
         if (!meet(t, o))
             continue;
-        if (together && o->turns == TURNS_BUSY)
+        if (together && o->turns == TURNS_BUSY) {
             u.busy_ns += o->used_ns;
+            u.busy_launches += o->seen.launches;
+        }
         if (!o->light)
             continue;
+        u.light_launches += o->seen.launches;
         u.light_ns += o->used_ns;
         u.light++;
     }
     return u;
 }
 
-static void learn(int64_t *mean, uint64_t used_ns, uint64_t before_ns, uint64_t span_ns,
+static void learn(int64_t *mean, uint64_t now, uint64_t before, uint64_t scale, uint64_t span_ns,
                   int64_t weight)
 {
-    *mean += ((int64_t)((used_ns - before_ns) * 100000 / span_ns) - *mean) / weight;
+    *mean += ((int64_t)((now - before) * scale / span_ns) - *mean) / weight;
 }
 
-/* The use in the last period shows what the slice of that period is worth. */
-static void score(struct tune *tune, const struct used *u, uint64_t now_ns)
+/* Does the period that ends now show what its slice is worth? Not while others had a window: then the busy tenant was off
+ * with any slice. (Tenants that have limits or take turns are off all the time.) */
+static bool comparable(const struct tune *tune, const struct use *u, uint64_t span_ns)
+{
+    bool window =
+        tune->way->keep == KEEP_SPEED && !tune->way->together && u->off_ns != tune->off_ns;
+    return !tune->fresh && !window && u->light == tune->light &&
+           u->light_launches >= tune->light_launches && u->light_ns >= tune->light_ns &&
+           u->busy_launches >= tune->busy_launches && u->busy_ns >= tune->busy_ns &&
+           span_ns >= SL_STEER_PERIOD_NS / 2 && span_ns <= 4 * SL_STEER_PERIOD_NS;
+}
+
+/* Launches show how fast programs are, and are counted exactly; their use is an estimate. */
+static void score(struct tune *tune, const struct use *u, uint64_t now_ns)
 {
     uint64_t span = now_ns - tune->since_ns;
-    bool comparable = !tune->fresh && u->light == tune->light && u->light_ns >= tune->light_ns &&
-                      u->busy_ns >= tune->busy_ns && span >= SL_STEER_PERIOD_NS / 2 &&
-                      span <= 4 * SL_STEER_PERIOD_NS;
-    if (comparable) {
-        uint32_t *tried = &tune->tried[tune->at];
-        int64_t weight = *tried < REMEMBERED ? *tried + 1 : REMEMBERED;
-        learn(&tune->light_got[tune->at], u->light_ns, tune->light_ns, span, weight);
-        learn(&tune->busy_got[tune->at], u->busy_ns, tune->busy_ns, span, weight);
-        (*tried)++;
-    }
+    uint32_t at = tune->at;
+    if (!comparable(tune, u, span))
+        return;
+    int64_t weight = tune->tried[at] < REMEMBERED ? tune->tried[at] + 1 : REMEMBERED;
+    learn(&tune->light_got[at], u->light_launches, tune->light_launches, 1000 * MS, span, weight);
+    if (u->light_launches > tune->light_launches)
+        learn(&tune->kernel_ns, u->light_ns, tune->light_ns, 1,
+              u->light_launches - tune->light_launches, KERNELS);
+    learn(&tune->busy_ran[at], u->busy_launches, tune->busy_launches, 1000 * MS, span, weight);
+    learn(&tune->busy_got[at], u->busy_ns, tune->busy_ns, 100000, span, weight);
+    tune->tried[at]++;
 }
 
-static void begin_period(struct tune *tune, const struct used *u, uint64_t now_ns)
+static void begin_period(struct tune *tune, const struct use *u, uint64_t now_ns)
 {
     tune->since_ns = now_ns;
+    tune->light_launches = u->light_launches;
     tune->light_ns = u->light_ns;
+    tune->busy_launches = u->busy_launches;
     tune->busy_ns = u->busy_ns;
+    tune->off_ns = u->off_ns;
     tune->light = u->light;
 }
 
-/* At the end of a run. A tenant that reaches its limit is off at times; a tenant that lacks time never is. */
-static void judge_run(const struct sl_steer *s, const struct tenant *t, struct tune *tune,
-                      uint64_t need_permille, bool together)
+static bool is_lacking(const struct sl_steer *s, const struct tenant *t, const struct tune *tune,
+                       uint64_t need_permille)
 {
-    bool unreached =
-        s->now_ns > tune->in_use_ns + UNREACHED_NS && s->now_ns > t->capped_until_ns + UNREACHED_NS;
-    if (!tune->settles)
-        tune->lacks[tune->at] =
-            together ? tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH : unreached;
+    switch (tune->way->keep) {
+    case KEEP_SPEED:
+        return tune->busy_ran[tune->at] * 100 < tune->busy_ran[0] * SAME_SPEED;
+    case KEEP_REQUEST:
+        return tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH;
+    case KEEP_LIMIT: /* a tenant that reaches its limit is off at times; one that lacks time never is */
+        return s->now_ns > tune->in_use_ns + UNREACHED_NS &&
+               s->now_ns > t->capped_until_ns + UNREACHED_NS;
+    }
+    return false;
 }
 
-/* The first slice is the longest: it is for busy tenants that lack time with every slice. */
+/* The first slice is for busy tenants that lack time with every slice. */
 static bool better(const struct tune *tune, uint32_t i, uint32_t than)
 {
     if (tune->lacks[i] || tune->lacks[than])
         return !tune->lacks[i];
-    return tune->light_got[i] > tune->light_got[than];
+    bool usual = than == 0 && tune->way->keep == KEEP_SPEED;
+    return tune->light_got[i] * 100 > tune->light_got[than] * (usual ? FASTER : 100);
 }
 
-static bool hopeless(const struct tune *tune, uint32_t n)
+/* Of longer slices, the longest is tried first. Where it costs the light ones a fifth, they do a step in each round with
+ * both slices, or with neither, and no slice in between helps. */
+static bool worth_trying(const struct tune *tune, uint32_t i)
 {
-    int64_t best = 0;
-    for (uint32_t i = 0; i < n; i++)
-        best = !tune->lacks[i] && tune->light_got[i] > best ? tune->light_got[i] : best;
-    return tune->tried[tune->at] == ENOUGH_TRIED && tune->light_got[tune->at] < best / 6 * 5;
+    if (tune->way->keep != KEEP_SPEED || i == 0)
+        return true;
+    if (tune->kernel_ns > SHORT_KERNEL_NS)
+        return false;
+    return i == 1 || tune->light_got[1] * 5 > tune->light_got[0] * 4;
 }
 
-static uint32_t choose(struct tune *tune, uint32_t n)
+static uint32_t choose(struct tune *tune)
 {
     uint32_t best = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < TUNE_MOST; i++) {
+        if (!worth_trying(tune, i))
+            continue;
         if (!tune->tried[i])
             return i;
         best = better(tune, i, best) ? i : best;
     }
     tune->runs++;
-    return tune->runs % TRIED_EVERY ? best : (tune->runs / TRIED_EVERY) % n;
+    uint32_t turn = tune->runs / TRIED_EVERY, other = turn % 2 ? 0 : turn / 2 % TUNE_MOST;
+    if (tune->runs % TRIED_EVERY || other == best || !worth_trying(tune, other))
+        return best;
+    tune->tried[other] = 0; /* the program may be another one by now, or its host slower */
+    return other;
 }
 
-uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us,
-                       uint32_t n, uint64_t need_permille, bool together)
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,
+                       uint64_t need_permille)
 {
     struct tune *tune = &t->tune;
-    struct used u = used_now(s, t, together);
-    if (tune->slices_us != slices_us) /* another situation: earlier figures are of no use */
-        *tune = (struct tune){.slices_us = slices_us, .left = SETTLING, .settles = true};
+    struct use u = use_now(s, t, way->together);
+    if (tune->way != way) /* another situation: earlier figures are of no use */
+        *tune = (struct tune){.way = way, .left = SETTLING, .settles = true};
     else if (s->now_ns != tune->since_ns)
         score(tune, &u, s->now_ns);
     else
-        return slices_us[tune->at];
+        return way->slices_us[tune->at];
     begin_period(tune, &u, s->now_ns);
     tune->fresh = tune->settles;
-    if (tune->left == 0 || hopeless(tune, n)) {
+    if (tune->left == 0) {
         uint32_t before = tune->at;
-        judge_run(s, t, tune, need_permille, together);
-        tune->at = choose(tune, n);
+        if (!tune->settles)
+            tune->lacks[before] = is_lacking(s, t, tune, need_permille);
+        tune->at = choose(tune);
         tune->fresh = tune->at != before || !tune->tried[tune->at];
         tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
         tune->left = RUN;
         tune->settles = false;
     }
     tune->left--;
-    return slices_us[tune->at];
+    return way->slices_us[tune->at];
 }

@@ -103,6 +103,7 @@ void world_load_set(struct world *w, uint32_t proc, struct world_load load)
     p->waits = false;
     p->left = load.count;
     p->asked_ns = w->now_ns;
+    p->launch_ns = load.launch_ns;
     p->host_at_ns = load.count ? w->now_ns + load.launch_ns : NEVER;
 }
 
@@ -144,12 +145,22 @@ bool world_is_off(const struct world *w, uint32_t id)
 
 /* --- the program ------------------------------------------------------------------------------- */
 
+/* The host's speed in this burst. */
+static uint64_t launch_ns(struct world *w, const struct world_load *load)
+{
+    if (load->uneven == 0)
+        return load->launch_ns;
+    return load->launch_ns *
+           (1000 - load->uneven + world_random(&w->jitter) % (2 * load->uneven + 1)) / 1000;
+}
+
 static void begin_burst(struct world *w, struct world_proc *p)
 {
+    p->launch_ns = launch_ns(w, &p->load);
     p->asked_ns = p->load.period_ns ? p->host_at_ns : w->now_ns;
     p->left = p->load.count;
     p->waits = false;
-    p->host_at_ns = w->now_ns + p->load.launch_ns;
+    p->host_at_ns = w->now_ns + p->launch_ns;
 }
 
 static void end_burst(struct world *w, struct world_proc *p)
@@ -179,7 +190,7 @@ static void step_program(struct world *w, struct world_proc *p)
     p->launches++;
     p->launched_at_ns = w->now_ns;
     p->waits = --p->left == 0;
-    p->host_at_ns = p->waits ? NEVER : w->now_ns + p->load.launch_ns;
+    p->host_at_ns = p->waits ? NEVER : w->now_ns + p->launch_ns;
 }
 
 /* --- the process's meter ----------------------------------------------------------------------- */

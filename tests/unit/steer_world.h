@@ -23,6 +23,7 @@ struct world_load {
     uint64_t kernel_ns;
     uint32_t count;     /* kernels in a burst; 0: its queue is never empty */
     uint64_t launch_ns; /* host time of one launch */
+    uint32_t uneven;    /* permille: in a burst, launches take up to so much more or less */
     uint64_t think_ns;  /* host time after a burst, give or take a tenth */
     uint64_t period_ns; /* a burst begins so often; 0: after think_ns */
     uint32_t
@@ -34,7 +35,8 @@ struct world_proc {
     uint32_t tenant, gpu;
     struct world_load load;
     /* the program */
-    uint32_t left;       /* of a burst, still to launch */
+    uint32_t left;       /* of a burst, still to launch … */
+    uint64_t launch_ns;  /* … one each */
     bool waits;          /* for its burst to be done */
     uint64_t host_at_ns; /* its next step */
     uint64_t asked_ns;   /* when the burst began */
@@ -52,8 +54,8 @@ struct world_proc {
     uint64_t owed_ns;
     uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns,
         told_done_ns; /* its ledger */
-    uint64_t before_saturated_ns, before_work_ns, distance_ns, before_launches,
-        before_done_ns, busy_until_ns;
+    uint64_t before_saturated_ns, before_work_ns, distance_ns, before_launches, before_done_ns,
+        busy_until_ns;
 };
 
 struct world_tenant {

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steering: the slice of a busy tenant beside a program that is bound by its launches. Such a program ends its step
+ * with one of its neighbour's slices or with the next. On an H200 its steps took 2.90 ms or 5.33 ms beside the driver's
+ * own slices, and the speed of its host decided which of the two. The world here has the same two lengths.
+ */
+#include "steer_case.h"
+
+#define PROMISE 30 /* nobody gets less than under plain time-slicing by more than 3 points */
+
+/* Steps of 130 kernels, 480 us in all; the host launches a step in so many us, give or take a tenth. */
+static struct world_load eager(uint64_t host_us)
+{
+    return (struct world_load){.kernel_ns = 3700,
+                               .count = 130,
+                               .launch_ns = host_us * US / 130,
+                               .think_ns = 30 * US,
+                               .uneven = 100};
+}
+
+struct seen {
+    uint64_t steps;
+    uint32_t busy_permille;
+};
+
+static struct seen watch(uint64_t ns)
+{
+    uint64_t before = world->t[0].bursts;
+    struct world_shares s = world_shares(world, ns);
+    return (struct seen){world->t[0].bursts - before, s.permille[1]};
+}
+
+/* As the hardware shares by itself, and as it is steered. */
+static void compare(struct world_load light, struct world_load busy, struct seen *sliced,
+                    struct seen *steered)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        start_afresh();
+        world->deaf = i == 0;
+        add_one(0, spec_of(500, 1000), light);
+        add_one(1, spec_of(500, 1000), busy);
+        world_run(world, 2 * S);
+        *(i == 0 ? sliced : steered) = watch(10 * S);
+        assert_no_fault();
+    }
+}
+
+static void two_lengths_of_a_step(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t host_us, step_us;
+    } seen[] = {{1700, 2820}, {2400, 2820}, {3300, 5190}};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct seen sliced, steered;
+        compare(eager(seen[i].host_us), saturating(170 * US), &sliced, &steered);
+        assert_in_range(10 * S / sliced.steps, (seen[i].step_us - 60) * US,
+                        (seen[i].step_us + 60) * US);
+    }
+}
+
+/* Where the driver's slice is a little too short for a step, a longer one lets the step end a whole round earlier. */
+static void a_slow_host_gets_a_longer_slice(void **state)
+{
+    (void)state;
+    for (uint32_t host_us = 2700; host_us <= 3400; host_us += 100) {
+        struct seen sliced, steered;
+        compare(eager(host_us), saturating(170 * US), &sliced, &steered);
+        if (steered.steps * 10 < sliced.steps * 11 ||
+            steered.busy_permille + PROMISE < sliced.busy_permille)
+            fail_msg("host of %u us: %lu steps for %lu, neighbour %u for %u", host_us,
+                     (unsigned long)steered.steps, (unsigned long)sliced.steps,
+                     steered.busy_permille, sliced.busy_permille);
+        assert_true(world->t[1].order.slice_us > SL_STEER_DEFAULT_US);
+    }
+}
+
+/* Whatever the host's speed, and whether the neighbour is gemm or training: neither loses. */
+static void neither_loses_to_plain_slices(void **state)
+{
+    (void)state;
+    for (uint32_t host_us = 1500; host_us <= 6000; host_us += 500)
+        for (uint32_t i = 0; i < 2; i++) {
+            struct seen sliced, steered;
+            compare(eager(host_us), i ? training() : saturating(170 * US), &sliced, &steered);
+            if (steered.steps * 100 < sliced.steps * 97 ||
+                steered.busy_permille + PROMISE < sliced.busy_permille)
+                fail_msg("host of %u us: %lu steps for %lu, neighbour %u for %u", host_us,
+                         (unsigned long)steered.steps, (unsigned long)sliced.steps,
+                         steered.busy_permille, sliced.busy_permille);
+        }
+}
+
+static void the_slice_follows_the_host(void **state)
+{
+    (void)state;
+    uint32_t light = add_one(0, spec_of(500, 1000), eager(2000));
+    add_one(1, spec_of(500, 1000), saturating(170 * US));
+    world_run(world, 2 * S);
+    uint64_t fast = watch(10 * S).steps;
+    assert_int_equal(world->t[1].order.slice_us, SL_STEER_DEFAULT_US);
+    world_load_set(world, light, eager(3100));
+    world_run(world, 5 * S);
+    uint64_t slow = watch(10 * S).steps;
+    assert_true(slow * S / 10 >
+                10 * S / 45 * 100); /* 4.5 ms a step at most; 5.2 with the driver's slice */
+    assert_true(world->t[1].order.slice_us > SL_STEER_DEFAULT_US);
+    world_load_set(world, light, eager(2000));
+    world_run(world, 60 * S);
+    assert_in_range(watch(10 * S).steps, fast * 97 / 100, fast * 103 / 100);
+    assert_no_fault();
+}
+
+/* Work with long kernels ends its steps where its work ends. Nothing is tried out on it. */
+static void long_kernels_are_left_alone(void **state)
+{
+    (void)state;
+    add_one(0, spec_of(500, 1000), requests());
+    add_one(1, spec_of(500, 1000), saturating(170 * US));
+    for (uint32_t i = 0; i < 1000; i++) {
+        world_run(world, 10 * MS);
+        assert_int_equal(world->t[1].order.slice_us, SL_STEER_DEFAULT_US);
+    }
+    assert_no_fault();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(two_lengths_of_a_step),         T(a_slow_host_gets_a_longer_slice),
+        T(neither_loses_to_plain_slices), T(the_slice_follows_the_host),
+        T(long_kernels_are_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
