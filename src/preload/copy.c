@@ -24,96 +24,41 @@ static bool on_card(CUdeviceptr address)
            type == CU_MEMORYTYPE_DEVICE;
 }
 
-#define GATED(symbol, counts, bytes, stream, ...)                                                  \
-    SL_GATED(symbol, counts, size_key((const void *)(uintptr_t)real, bytes), stream, __VA_ARGS__)
+/* `bytes` are what it moves or sets. */
+#define GATED(symbol, params, args, counts, bytes, stream)                                         \
+    SL_GATED(symbol, params, args, counts, size_key((const void *)(uintptr_t)real, bytes), stream)
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    GATED(cuMemcpyDtoD_v2, true, bytes, CU_STREAM_LEGACY, dst, src, bytes);
-}
+#define COPY_PARAMS CUdeviceptr dst, CUdeviceptr src, size_t bytes
+#define COPY        dst, src, bytes
 
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    GATED(cuMemcpyDtoD_v2_ptds, true, bytes, CU_STREAM_PER_THREAD, dst, src, bytes);
-}
+GATED(cuMemcpyDtoD_v2, (COPY_PARAMS), (COPY), true, bytes, CU_STREAM_LEGACY)
+GATED(cuMemcpyDtoD_v2_ptds, (COPY_PARAMS), (COPY), true, bytes, CU_STREAM_PER_THREAD)
+GATED(cuMemcpyDtoDAsync_v2, (COPY_PARAMS, CUstream s), (COPY, s), true, bytes, SL_LEGACY(s))
+GATED(cuMemcpyDtoDAsync_v2_ptsz, (COPY_PARAMS, CUstream s), (COPY, s), true, bytes,
+      SL_PER_THREAD(s))
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
-{
-    GATED(cuMemcpyDtoDAsync_v2, true, bytes, SL_LEGACY(s), dst, src, bytes, s);
-}
+#define ON_CARD (on_card(dst) && on_card(src))
 
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
-{
-    GATED(cuMemcpyDtoDAsync_v2_ptsz, true, bytes, SL_PER_THREAD(s), dst, src, bytes, s);
-}
-
-CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    GATED(cuMemcpy, on_card(dst) && on_card(src), bytes, CU_STREAM_LEGACY, dst, src, bytes);
-}
-
-CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    GATED(cuMemcpy_ptds, on_card(dst) && on_card(src), bytes, CU_STREAM_PER_THREAD, dst, src,
-          bytes);
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
-{
-    GATED(cuMemcpyAsync, on_card(dst) && on_card(src), bytes, SL_LEGACY(s), dst, src, bytes, s);
-}
-
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
-{
-    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, SL_PER_THREAD(s), dst, src,
-          bytes, s);
-}
+GATED(cuMemcpy, (COPY_PARAMS), (COPY), ON_CARD, bytes, CU_STREAM_LEGACY)
+GATED(cuMemcpy_ptds, (COPY_PARAMS), (COPY), ON_CARD, bytes, CU_STREAM_PER_THREAD)
+GATED(cuMemcpyAsync, (COPY_PARAMS, CUstream s), (COPY, s), ON_CARD, bytes, SL_LEGACY(s))
+GATED(cuMemcpyAsync_ptsz, (COPY_PARAMS, CUstream s), (COPY, s), ON_CARD, bytes, SL_PER_THREAD(s))
 
 /* Memsets: of one dimension and of two, waiting or not, in both meanings of the default stream. */
-#define MEMSET(bits, type, wait_v)                                                                 \
-    CUresult cuMemsetD##bits##wait_v(CUdeviceptr dst, type value, size_t n)                        \
-    {                                                                                              \
-        GATED(cuMemsetD##bits##wait_v, true, n * sizeof(type), CU_STREAM_LEGACY, dst, value, n);   \
-    }                                                                                              \
-    CUresult cuMemsetD##bits##wait_v##_ptds(CUdeviceptr dst, type value, size_t n)                 \
-    {                                                                                              \
-        GATED(cuMemsetD##bits##wait_v##_ptds, true, n * sizeof(type), CU_STREAM_PER_THREAD, dst,   \
-              value, n);                                                                           \
-    }                                                                                              \
-    CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream s)             \
-    {                                                                                              \
-        GATED(cuMemsetD##bits##Async, true, n * sizeof(type), SL_LEGACY(s), dst, value, n, s);     \
-    }                                                                                              \
-    CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream s)        \
-    {                                                                                              \
-        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), SL_PER_THREAD(s), dst, value,   \
-              n, s);                                                                               \
-    }                                                                                              \
-    CUresult cuMemsetD2D##bits##wait_v(CUdeviceptr dst, size_t pitch, type value, size_t width,    \
-                                       size_t height)                                              \
-    {                                                                                              \
-        GATED(cuMemsetD2D##bits##wait_v, true, width *height * sizeof(type), CU_STREAM_LEGACY,     \
-              dst, pitch, value, width, height);                                                   \
-    }                                                                                              \
-    CUresult cuMemsetD2D##bits##wait_v##_ptds(CUdeviceptr dst, size_t pitch, type value,           \
-                                              size_t width, size_t height)                         \
-    {                                                                                              \
-        GATED(cuMemsetD2D##bits##wait_v##_ptds, true, width *height * sizeof(type),                \
-              CU_STREAM_PER_THREAD, dst, pitch, value, width, height);                             \
-    }                                                                                              \
-    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width,     \
-                                      size_t height, CUstream s)                                   \
-    {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async, true, width *height * sizeof(type), SL_LEGACY(s), dst,     \
-              pitch, value, width, height, s);                                                     \
-    }                                                                                              \
-    CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value,              \
-                                           size_t width, size_t height, CUstream s)                \
-    {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async_ptsz, true, width *height * sizeof(type), SL_PER_THREAD(s), \
-              dst, pitch, value, width, height, s);                                                \
-    }
+#define SET(name, wait_v, params, args, bytes)                                                     \
+    GATED(name##wait_v, (params), (args), true, bytes, CU_STREAM_LEGACY)                           \
+    GATED(name##wait_v##_ptds, (params), (args), true, bytes, CU_STREAM_PER_THREAD)                \
+    GATED(name##Async, (params, CUstream s), (args, s), true, bytes, SL_LEGACY(s))                 \
+    GATED(name##Async_ptsz, (params, CUstream s), (args, s), true, bytes, SL_PER_THREAD(s))
 
-MEMSET(8, unsigned char, _v2)
-MEMSET(16, unsigned short, _v2)
-MEMSET(32, unsigned int, _v2)
+#define GROUP(...) __VA_ARGS__
+#define MEMSET(bits, type)                                                                         \
+    SET(cuMemsetD##bits, _v2, GROUP(CUdeviceptr dst, type value, size_t n), GROUP(dst, value, n),  \
+        n * sizeof(type))                                                                          \
+    SET(cuMemsetD2D##bits, _v2,                                                                    \
+        GROUP(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height),             \
+        GROUP(dst, pitch, value, width, height), width *height * sizeof(type))
+
+MEMSET(8, unsigned char)
+MEMSET(16, unsigned short)
+MEMSET(32, unsigned int)

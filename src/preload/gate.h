@@ -35,23 +35,28 @@ struct sl_gate_count {
 extern _Thread_local struct sl_gate_count *sl_gate_mine;
 struct sl_gate_count *sl_gate_take_count(void);
 
-static inline void sl_gate_count(void)
+static inline void sl_gate_add(struct sl_gate_count *mine)
 {
-    struct sl_gate_count *mine = sl_gate_mine;
-    if (__builtin_expect(!mine, 0))
-        mine = sl_gate_take_count();
     uint64_t n = __atomic_load_n(&mine->launches, __ATOMIC_RELAXED);
     __atomic_store_n(&mine->launches, n + 1, __ATOMIC_RELAXED);
 }
 
+static inline void sl_gate_count(void)
+{
+    sl_gate_add(sl_gate_mine ? sl_gate_mine : sl_gate_take_count());
+}
+
+/* Calls nothing: see SL_GATED. A thread's first launch passes slowly. */
 static inline bool sl_gate_is_free(void)
 {
     const _Atomic uint32_t *word = atomic_load_explicit(&sl_gate_view.word, memory_order_acquire);
+    struct sl_gate_count *mine = sl_gate_mine;
     if (__builtin_expect(atomic_load_explicit(word, memory_order_relaxed) !=
                              atomic_load_explicit(&sl_gate_view.passed, memory_order_relaxed),
-                         0))
+                         0) ||
+        __builtin_expect(!mine, 0))
         return false;
-    sl_gate_count();
+    sl_gate_add(mine);
     return true;
 }
 
@@ -105,18 +110,29 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc);
 #define SL_LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)
 #define SL_PER_THREAD(s) ((s) ? (s) : CU_STREAM_PER_THREAD)
 
-/* The body of a hook that submits work: fast when the gate is free, accounted otherwise. `counts` is evaluated only
- * where it matters: false lets the call pass. */
-#define SL_GATED(symbol, counts, key, stream, ...)                                                 \
-    do {                                                                                           \
+/*
+ * A hook that submits work. Where the gate is free, it calls nothing of ours, so the compiler makes it a dozen
+ * instructions and a jump to the driver; all else is in a function of its own. `counts` is evaluated only there: false
+ * lets the call pass. `real` is the driver's function.
+ */
+#define SL_GATED(symbol, params, args, counts, key, stream)                                        \
+    static __attribute__((noinline)) CUresult symbol##_gated params                                \
+    {                                                                                              \
         SL_REAL_OR_RETURN(symbol, real);                                                           \
-        if (sl_gate_is_free() || !(counts))                                                        \
-            return real(__VA_ARGS__);                                                              \
         struct sl_launch launch_;                                                                  \
+        if (!(counts))                                                                             \
+            return real args;                                                                      \
         CUresult rc_ = sl_gate_enter(&launch_, key, stream);                                       \
         if (rc_ == CUDA_SUCCESS)                                                                   \
-            rc_ = real(__VA_ARGS__);                                                               \
+            rc_ = real args;                                                                       \
         return launch_.after ? sl_gate_leave(&launch_, rc_) : rc_;                                 \
-    } while (0)
+    }                                                                                              \
+    CUresult symbol params                                                                         \
+    {                                                                                              \
+        __typeof__(&symbol) real = SL_REAL_KNOWN(symbol);                                          \
+        if (__builtin_expect(real == NULL, 0) || !sl_gate_is_free())                               \
+            real = symbol##_gated;                                                                 \
+        return real args;                                                                          \
+    }
 
 #endif

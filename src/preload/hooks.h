@@ -60,6 +60,15 @@ static inline void *sl_real(enum sl_symbol symbol)
 
 #define SL_REAL(symbol) ((__typeof__(&symbol))(uintptr_t)sl_real(SL_SYMBOL_##symbol))
 
+/* The same without a call: NULL also where it was not looked up yet. */
+static inline void *sl_real_known(enum sl_symbol symbol)
+{
+    void *p = atomic_load_explicit(&sl_real_cache[symbol], memory_order_acquire);
+    return __builtin_expect(p > SL_REAL_MISSING, 1) ? p : NULL;
+}
+
+#define SL_REAL_KNOWN(symbol) ((__typeof__(&symbol))(uintptr_t)sl_real_known(SL_SYMBOL_##symbol))
+
 /* Declares `var`, the driver's `symbol`; if the driver does not have it, the call is not supported. */
 #define SL_REAL_OR_RETURN(symbol, var)                                                             \
     __typeof__(&symbol) var = SL_REAL(symbol);                                                     \

@@ -19,73 +19,42 @@ static uint64_t config_key(const CUlaunchConfig *c, CUfunction f)
              : 0;
 }
 
-#define LAUNCH_ARGS                                                                                \
+#define SHAPE_PARAMS                                                                               \
     CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,              \
-        unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params
+        unsigned int by, unsigned int bz, unsigned int shared, CUstream s, void **params
+#define SHAPE     f, gx, gy, gz, bx, by, bz, shared, s, params
+#define SHAPE_KEY shape_key(f, gx, gy, gz, bx, by, bz)
 
-CUresult cuLaunchKernel(LAUNCH_ARGS, void **extra)
-{
-    SL_GATED(cuLaunchKernel, true, shape_key(f, gx, gy, gz, bx, by, bz), SL_LEGACY(stream), f, gx,
-             gy, gz, bx, by, bz, shared, stream, params, extra);
-}
+SL_GATED(cuLaunchKernel, (SHAPE_PARAMS, void **extra), (SHAPE, extra), true, SHAPE_KEY,
+         SL_LEGACY(s))
+SL_GATED(cuLaunchKernel_ptsz, (SHAPE_PARAMS, void **extra), (SHAPE, extra), true, SHAPE_KEY,
+         SL_PER_THREAD(s))
+SL_GATED(cuLaunchCooperativeKernel, (SHAPE_PARAMS), (SHAPE), true, SHAPE_KEY, SL_LEGACY(s))
+SL_GATED(cuLaunchCooperativeKernel_ptsz, (SHAPE_PARAMS), (SHAPE), true, SHAPE_KEY, SL_PER_THREAD(s))
 
-CUresult cuLaunchKernel_ptsz(LAUNCH_ARGS, void **extra)
-{
-    SL_GATED(cuLaunchKernel_ptsz, true, shape_key(f, gx, gy, gz, bx, by, bz), SL_PER_THREAD(stream),
-             f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-}
+#define CONFIG_PARAMS (const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+#define CONFIG        (config, f, params, extra)
 
-CUresult cuLaunchCooperativeKernel(LAUNCH_ARGS)
-{
-    SL_GATED(cuLaunchCooperativeKernel, true, shape_key(f, gx, gy, gz, bx, by, bz),
-             SL_LEGACY(stream), f, gx, gy, gz, bx, by, bz, shared, stream, params);
-}
+SL_GATED(cuLaunchKernelEx, CONFIG_PARAMS, CONFIG, true, config_key(config, f),
+         SL_LEGACY(config ? config->hStream : NULL))
+SL_GATED(cuLaunchKernelEx_ptsz, CONFIG_PARAMS, CONFIG, true, config_key(config, f),
+         SL_PER_THREAD(config ? config->hStream : NULL))
 
-CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_ARGS)
-{
-    SL_GATED(cuLaunchCooperativeKernel_ptsz, true, shape_key(f, gx, gy, gz, bx, by, bz),
-             SL_PER_THREAD(stream), f, gx, gy, gz, bx, by, bz, shared, stream, params);
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
-{
-    SL_GATED(cuLaunchKernelEx, true, config_key(config, f),
-             SL_LEGACY(config ? config->hStream : NULL), config, f, params, extra);
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params,
-                               void **extra)
-{
-    SL_GATED(cuLaunchKernelEx_ptsz, true, config_key(config, f),
-             SL_PER_THREAD(config ? config->hStream : NULL), config, f, params, extra);
-}
-
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
-                                              unsigned int flags)
-{
-    /* One call submits to several GPUs, to all or to none: the first entry stands for it. */
-    SL_GATED(cuLaunchCooperativeKernelMultiDevice, true,
-             count && list ? sl_cost_key_graph(list->function) : 0,
-             SL_LEGACY(count && list ? list->hStream : NULL), list, count, flags);
-}
+/* One call submits to several GPUs, to all or to none: the first entry stands for it. */
+SL_GATED(cuLaunchCooperativeKernelMultiDevice,
+         (CUDA_LAUNCH_PARAMS * list, unsigned int count, unsigned int flags), (list, count, flags),
+         true, count &&list ? sl_cost_key_graph(list->function) : 0,
+         SL_LEGACY(count &&list ? list->hStream : NULL))
 
 /* The launches of CUDA before 4.0: the shape was set before, so the function alone is the key. */
-CUresult cuLaunch(CUfunction f)
-{
-    SL_GATED(cuLaunch, true, sl_cost_key_graph(f), CU_STREAM_LEGACY, f);
-}
+SL_GATED(cuLaunch, (CUfunction f), (f), true, sl_cost_key_graph(f), CU_STREAM_LEGACY)
 
-CUresult cuLaunchGrid(CUfunction f, int width, int height)
-{
-    SL_GATED(cuLaunchGrid, true, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
-             CU_STREAM_LEGACY, f, width, height);
-}
+#define GRID_KEY shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0)
 
-CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
-{
-    SL_GATED(cuLaunchGridAsync, true, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
-             SL_LEGACY(stream), f, width, height, stream);
-}
+SL_GATED(cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height), true, GRID_KEY,
+         CU_STREAM_LEGACY)
+SL_GATED(cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream s),
+         (f, width, height, s), true, GRID_KEY, SL_LEGACY(s))
 
 /* ---- a stream may end with work in flight, which is still followed to its end ---- */
 
