@@ -77,6 +77,13 @@
 #define SL_QUIET_NS          (1 * SL_TIME_S)
 /* How often a launch of a tenant without a limit is measured, while its use is metered. */
 #define SL_SAMPLE_EVERY_NS   (10 * SL_TIME_MS)
+/* While a launch is measured, its stream is held until all of the sample is submitted. No stream is held for longer,
+ * even if its thread hangs. */
+#define SL_SAMPLE_HELD_NS    (2 * SL_TIME_MS)
+/* How soon a process tries again to turn its channels on, or checks that it was to turn them off. */
+#define SL_ORDERS_AGAIN_NS   (1 * SL_TIME_MS)
+/* Channels that were turned off stand still after this long: work that goes on then shows that the order has no effect. */
+#define SL_ORDERS_SETTLED_NS (3 * SL_TIME_MS)
 /* A process that kept the GPU busy counts as busy for this long when a tenant's slice is chosen. */
 #define SL_BUSY_LASTS_NS     (500 * SL_TIME_MS)
 /* A process without a report for this long is stopped: its last report expires. */

@@ -6,15 +6,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "policy/steer.h"
+#include "policy/times.h"
 #include "preload/attach.h"
 #include "preload/channels.h"
 #include "preload/lock.h"
 
-#define AGAIN_NS   SL_NS_PER_MS
-/* This long after channels went off, queued work stands still. */
-#define SETTLED_NS (3 * SL_NS_PER_MS)
-#define STRIKE     2U
-#define STRUCK     3U
+#define STRIKE 2U
+#define STRUCK 3U
 
 static struct {
     struct sl_lock lock;   /* of the next two; never held in a driver call */
@@ -76,7 +74,7 @@ void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t l
                      uint64_t now_ns)
 {
     uint64_t since = off_since();
-    if (!since || now_ns < since + SETTLED_NS || queue == SL_QUEUE_UNKNOWN)
+    if (!since || now_ns < since + SL_ORDERS_SETTLED_NS || queue == SL_QUEUE_UNKNOWN)
         return;
     if (orders.settled_in != since) {
         orders.settled_in = since;
@@ -154,7 +152,7 @@ static bool come_back(struct sl_slot *slot, uint64_t now)
 static uint64_t stay_off(struct sl_slot *slot, uint64_t until, uint64_t now)
 {
     if (now >= until)
-        return come_back(slot, now) ? 0 : AGAIN_NS;
+        return come_back(slot, now) ? 0 : SL_ORDERS_AGAIN_NS;
     return until - now;
 }
 
@@ -184,7 +182,7 @@ uint64_t sl_orders_obey(struct sl_process *p)
         return UINT64_MAX;
     if (until > now) {
         go_off(slot, now);
-        return AGAIN_NS;
+        return SL_ORDERS_AGAIN_NS;
     }
     if (slice != orders.slice_us) {
         orders.slice_us = slice;

@@ -4,31 +4,14 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "policy/cost.h"
+#include "policy/sampling.h"
+#include "policy/times.h"
 #include "preload/gate.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
 #include "preload/marks.h"
 
-#define MAX_SAMPLES   32
-/* Kernels are measured with their stream held until the whole sample is submitted: otherwise the time that the program
- * takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample without that (a
- * first launch) says little about a kernel shorter than this. */
-#define HELD_BELOW_NS (20 * SL_NS_PER_MS)
-/* No stream is held for longer, even if its thread hangs. */
-#define MOST_HELD_NS  (2 * SL_NS_PER_MS)
-/* The overhead of a sample, until it is measured here. */
-#define ADDED_NS      3000U
-#define OWN_MANY      17U
-#define CALIBRATIONS  16U
-#define ODD_KEYS      64U
-#define ODD_LEAST_NS  (250 * SL_NS_PER_US)
-/* More than one in four: each odd sample counts three up, the others one down. */
-#define ODD_WEIGHT    3U
-#define ODD_BELIEVED  24U
-#define ODD_MOST      32U
-#define MOST_OWN_NS   (200 * SL_NS_PER_US)
-#define MOST_ADDED_NS (20 * SL_NS_PER_US)
+#define MAX_SAMPLES 32
 
 enum sample_state { SAMPLE_UNUSED, SAMPLE_OPEN, SAMPLE_CLOSED };
 
@@ -53,18 +36,13 @@ static struct {
     _Atomic uint32_t *hold;
     CUdeviceptr hold_address;
     bool hold_tried;
-    _Atomic uint64_t added_ns; /* overhead of a sample: from samples of one memset and of several */
     _Atomic uint32_t calibrations;
-    _Atomic uint64_t mean_ns; /* of sampled launches */
-    /* used only by the look thread */
-    uint64_t own_one_ns, own_many_ns;     /* means of … */
-    uint32_t own_one_seen, own_many_seen; /* … so many */
-    uint8_t odd[ODD_KEYS];                /* by key: are many samples much longer than usual? */
+    struct sl_sampling learned; /* used only by the look thread */
 } samples;
 
 uint64_t sl_sample_mean_ns(void)
 {
-    return atomic_load(&samples.mean_ns);
+    return samples.learned.mean_ns;
 }
 
 void sl_sample_context_gone(CUcontext context)
@@ -187,10 +165,7 @@ void sl_sample_begin(struct sl_launch *l, bool known)
     l->sample = s;
 }
 
-/*
- * For a kernel of a few microseconds the overhead of sampling is as large as the kernel. So a small memset of our own
- * is sampled alone and seventeen in a row: the sixteen more show the time of one memset.
- */
+/* To learn the overhead of a sample (policy/sampling.h). */
 static void sample_own(const struct sl_launch *l, uint32_t count)
 {
     __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
@@ -218,72 +193,12 @@ void sl_sample_end(struct sl_launch *l, bool ok)
     let_go(s);
     bool held = s->held;
     atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
-    if (ok && held && atomic_load(&samples.calibrations) < CALIBRATIONS) {
+    if (ok && held && atomic_load(&samples.calibrations) < SL_SAMPLING_CALIBRATIONS) {
         atomic_fetch_add(&samples.calibrations, 1);
         sample_own(l, 1);
-        sample_own(l, OWN_MANY);
+        sample_own(l, SL_SAMPLING_MANY);
     }
     sl_capture_restore(mode);
-}
-
-/* Means, as for kernels: an interruption makes a sample longer, and such a sample is left out. */
-static void learn_added(uint32_t count, uint64_t ns)
-{
-    uint64_t *mean_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
-    uint32_t *seen = count == 1 ? &samples.own_one_seen : &samples.own_many_seen;
-    if (ns > MOST_OWN_NS || (*mean_ns && ns > *mean_ns + *mean_ns / 4))
-        return; /* another process's slice came between */
-    if (!*mean_ns || ns < *mean_ns - *mean_ns / 4)
-        *seen = 0; /* earlier samples were disturbed */
-    (*seen)++;
-    *mean_ns = *seen == 1 ? ns : (*mean_ns * (*seen - 1) + ns) / *seen;
-    if (!samples.own_one_ns || samples.own_many_ns <= samples.own_one_ns)
-        return;
-    uint64_t each = (samples.own_many_ns - samples.own_one_ns) / (OWN_MANY - 1);
-    uint64_t added = samples.own_one_ns > each ? samples.own_one_ns - each : 1;
-    if (added <= MOST_ADDED_NS)
-        atomic_store(&samples.added_ns, added);
-}
-
-/*
- * Another process's slice makes a sample longer by two switches of 160 us at least. That is rare for short kernels. So
- * a sample that is longer by that counts only if many are: then the kernel itself varies.
- */
-static bool is_odd(uint64_t key, uint64_t ns, uint64_t usual_ns)
-{
-    uint8_t *many = &samples.odd[key % ODD_KEYS];
-    if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
-        *many = *many ? (uint8_t)(*many - 1) : 0;
-        return false;
-    }
-    *many = *many < ODD_MOST ? (uint8_t)(*many + ODD_WEIGHT) : *many;
-    return *many < ODD_BELIEVED;
-}
-
-static void learn(const struct sample *s, uint64_t ns)
-{
-    if (s->own) {
-        learn_added(s->own, ns);
-        return;
-    }
-    uint64_t added = atomic_load(&samples.added_ns);
-    added = added ? added : ADDED_NS;
-    /* Keep at least a small rest: events tell time in steps of half a microsecond. */
-    ns = ns > added + ns / 8 ? ns - added : ns / 8 + 1;
-    struct sl_cost_guess guess = sl_cost_peek(&sl_gate_costs, s->key);
-    /* A sample that was not held is only an upper limit for a short kernel. */
-    if (!s->held && ns < HELD_BELOW_NS) {
-        sl_cost_learn_bound(&sl_gate_costs, s->key, ns);
-        return;
-    }
-    if (guess.known && is_odd(s->key, ns, guess.ns))
-        return;
-    if (s->held)
-        sl_cost_learn_mean(&sl_gate_costs, s->key, ns);
-    else
-        sl_cost_learn(&sl_gate_costs, s->key, ns);
-    uint64_t mean = atomic_load(&samples.mean_ns);
-    atomic_store(&samples.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }
 
 /* Under the lock: the words go with their context. */
@@ -293,10 +208,18 @@ void sl_sample_let_go_late(void)
     sl_lock_take(&samples.lock);
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         uint64_t since = atomic_load(&samples.sample[i].held_since_ns);
-        if (since && now > since + MOST_HELD_NS)
+        if (since && now > since + SL_SAMPLE_HELD_NS)
             let_go(&samples.sample[i]);
     }
     sl_lock_drop(&samples.lock);
+}
+
+static void learn(const struct sample *s, uint64_t ns)
+{
+    if (s->own)
+        sl_sampling_own(&samples.learned, s->own, ns);
+    else
+        sl_sampling_learn(&samples.learned, &sl_gate_costs, s->key, ns, s->held);
 }
 
 void sl_sample_collect(void)
