@@ -5,7 +5,8 @@
  * Says {"ready": ...} on stdout when it could start, then obeys lines on stdin:
  *   go LOAD_FROM LOAD_UNTIL FROM UNTIL     (CLOCK_MONOTONIC ns) one interval of load; answered by one
  *                                          line of JSON about what was completed in [FROM, UNTIL)
- * and leaves at the end of stdin. --calibrate finds the iterations for a kernel length instead.
+ * and leaves at the end of stdin. --calibrate finds the iterations for a kernel length instead, --launch-pairs measures
+ * a launch (tenant_pairs.c).
  * Several tenants given the same line overlap exactly, however long each takes to start.
  */
 #include "tenant.h"
@@ -86,6 +87,7 @@ static void open_gpu(struct tenant *t)
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!lib)
         tenant_die("%s", dlerror());
+    t->lib = lib;
 #define LOOK(name)                                                                                 \
     *(void **)&t->cu.name = dlsym(lib, #name);                                                     \
     if (!t->cu.name)                                                                               \
@@ -318,6 +320,10 @@ static void serve(struct tenant *t)
         children = children_start(t);
     else
         process_open(t);
+    if (t->opt.launch_pairs) {
+        tenant_launch_pairs(t, t->lib);
+        return;
+    }
     (void)printf("{\"ready\": true, \"unit_alone_us\": %.3f, \"first_call_ms\": %.2f}\n",
                  t->opt.unit_us, t->first_call_ms);
     (void)fflush(stdout);
@@ -379,18 +385,19 @@ static unsigned number_in(const char *text, unsigned most)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"work", 1, NULL, 'w'},      {"iters", 1, NULL, 'i'},     {"unit-us", 1, NULL, 'u'},
-        {"target-us", 1, NULL, 'T'}, {"queue-ms", 1, NULL, 'q'},  {"period-ms", 1, NULL, 'p'},
-        {"bucket-ms", 1, NULL, 'b'}, {"processes", 1, NULL, 'k'}, {"threads", 1, NULL, 't'},
-        {"streams", 1, NULL, 's'},   {"cublas", 1, NULL, 'c'},    {"calibrate", 0, NULL, 'C'},
-        {"count", 0, NULL, 'n'},     {"ones", 0, NULL, 'o'},      {"blocks", 1, NULL, 'B'},
-        {NULL, 0, NULL, 0}};
+        {"work", 1, NULL, 'w'},      {"iters", 1, NULL, 'i'},        {"unit-us", 1, NULL, 'u'},
+        {"target-us", 1, NULL, 'T'}, {"queue-ms", 1, NULL, 'q'},     {"period-ms", 1, NULL, 'p'},
+        {"bucket-ms", 1, NULL, 'b'}, {"processes", 1, NULL, 'k'},    {"threads", 1, NULL, 't'},
+        {"streams", 1, NULL, 's'},   {"cublas", 1, NULL, 'c'},       {"calibrate", 0, NULL, 'C'},
+        {"count", 0, NULL, 'n'},     {"ones", 0, NULL, 'o'},         {"blocks", 1, NULL, 'B'},
+        {"host-us", 1, NULL, 'h'},   {"launch-pairs", 0, NULL, 'l'}, {NULL, 0, NULL, 0}};
     static struct tenant tenant;
     struct tenant_options *o = &tenant.opt;
     *o = (struct tenant_options){.iters = 1000,
                                  .queue_ms = 12,
                                  .period_ns = 10000000,
                                  .bucket_ns = 50000000,
+                                 .host_ns = EAGER_HOST_NS,
                                  .processes = 1,
                                  .threads = 1,
                                  .streams = 1};
@@ -437,6 +444,12 @@ int main(int argc, char **argv)
             break;
         case 'o':
             o->ones = true;
+            break;
+        case 'h':
+            o->host_ns = (uint64_t)(strtod(optarg, NULL) * 1e3);
+            break;
+        case 'l':
+            o->launch_pairs = true;
             break;
         case 'B':
             o->blocks = number_in(optarg, 65535);

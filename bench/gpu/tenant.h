@@ -90,8 +90,9 @@ struct tenant_options {
     uint64_t period_ns; /* req: one request per period */
     uint64_t bucket_ns;
     unsigned processes, threads, streams;
-    unsigned blocks; /* of each fma kernel; 0: every SM full */
-    bool calibrate, count;
+    unsigned blocks;  /* of each fma kernel; 0: every SM full */
+    uint64_t host_ns; /* eager: the host's work before each launch */
+    bool calibrate, count, launch_pairs;
     bool ones; /* gemm: of ones, which costs less power than random numbers */
     const char *cublas;
 };
@@ -116,6 +117,7 @@ struct tenant_result {
 struct tenant {
     struct tenant_options opt;
     struct tenant_api cu;
+    void *lib;
     CUdevice dev;
     CUcontext ctx;
     CUfunction fma, stamped, empty, add; /* stamped: NULL without */
@@ -154,6 +156,9 @@ void tenant_check(struct tenant *t, CUresult r, const char *what);
 void tenant_lane_open(struct tenant_lane *lane, struct tenant *t);
 void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go);
 double tenant_unit_us(struct tenant_lane *lane, uint64_t iters, unsigned units);
+
+/* tenant_pairs.c */
+void tenant_launch_pairs(struct tenant *t, void *lib);
 
 /* tenant_gemm.c: cuBLAS bf16 4096 x 4096 x 4096 */
 struct tenant_blas *tenant_gemm_open(struct tenant *t);

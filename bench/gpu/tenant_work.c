@@ -32,7 +32,7 @@ static void launch_eager(struct tenant *t, CUstream s)
     uint64_t next = tenant_now_ns();
     for (int i = 0; i < EAGER_KERNELS; i++) {
         launch_fma(t, t->opt.iters, s);
-        next += EAGER_HOST_NS;
+        next += t->opt.host_ns;
         tenant_busy_until(next);
     }
 }

@@ -163,6 +163,13 @@ def other_rows(data, slack):
                   f"Jain >= {0.99 - slack / 100:g}, sum >= {95 - slack}", cells(data, "eight"),
                   lambda cs: (f"Jain {cs[0]['jain']:.4f}, sum {cs[0]['sum']:.1f}",
                               cs[0]["jain"] >= 0.99 - slack / 100 and cs[0]["sum"] >= 95 - slack))]
+    for c in cells(data, "launch"):
+        if "noise_ns" in c:
+            rows.append(judge(data, "launch", f"launch {c['label']}, in one process",
+                              "<= 20 ns added (median of 40 pairs)", [c],
+                              lambda cs: (f"{cs[0]['added_ns']:+.1f} ns on {cs[0]['launch_ns'][0]:.0f}"
+                                          f" {spread(cs[0], 'added_ns_iqr', '.1f')}, noise {cs[0]['noise_ns']:+.1f}",
+                                          cs[0]["added_ns"] <= 20)))
     for c in [c for c in cells(data, "launch") if "added_percent" in c] or [None]:
         if c is None or c["label"] == "tiny":
             rows.append(judge(data, "launch", "launch path, no limit, open gate",
@@ -212,7 +219,7 @@ def judged_rows(data):
         if "broken" in c and c["group"] in ROWS]
 
 
-ROWS = ("people", "sync", "streams", "caps2", "high", "queued", "multi75")
+ROWS = ("people", "hosts", "sync", "streams", "caps2", "high", "queued", "multi75")
 
 
 def summary(data):

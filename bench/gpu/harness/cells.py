@@ -6,11 +6,12 @@ import subprocess
 import time
 
 from .clocks import Clocks
-from .world import TORCH, Broken, now_ns
+from .world import HOSTS, TORCH, Broken, now_ns
 
 MS = 1_000_000
 # Work that leaves the GPU idle by itself, or whose units run side by side.
-WAITING = ("req", "tiny", "sync", "eager", "train5", "hostfn", "waitvalue", "kernel2s", "streams8", "mixed")
+WAITING = ("req", "tiny", "sync", "eager", "train5", "hostfn", "waitvalue", "kernel2s", "streams8", "mixed",
+           *(f"eager{us}" for us in HOSTS))
 TAIL_NS = 60 * MS  # load goes on past the measured end, so nobody is alone at it
 
 

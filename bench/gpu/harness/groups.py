@@ -6,7 +6,7 @@ from . import stolen
 from .bars import WORKS
 from .cells import between, counted_us, jain, median, quartiles, reached, worst_second
 from .rows import ROWS
-from .world import Mps, now_ns
+from .world import Broken, Mps, now_ns
 
 CAPS = (10, 25, 50, 75)
 
@@ -197,6 +197,9 @@ def launch(bench):
     try:
         bench.attempt("launch", "holder", holder.ready)
         bench.attempt("launch", "first call", lambda: launch_first(bench))
+        for label in PATHS:
+            if bench.wanted("launch", "path", label):
+                bench.attempt("launch", label, lambda name=label: launch_path(bench, name))
         torch = ["train", "infer"] if bench.world.torch else []
         for names, processes in ((["tiny"], 4), (["gemm"], 2), (torch, 1)):
             names = [n for n in names if bench.wanted("launch", n)]
@@ -209,6 +212,38 @@ def launch(bench):
 
 
 PAIRS = 20
+PATHS = ("path", "path beside gemm170")
+
+
+def launch_path(bench, label):
+    """
+    The hook and the driver's own function in turn, within one process (tenant_pairs.c): 40 pairs. Without Sluice both
+    are the same, so what it shows there is noise.
+    """
+    def pairs(mode):
+        others = [bench.world.start("gemm170", **mode)] if label != PATHS[0] else []
+        tenant = None
+        try:
+            for other in others:
+                other.ready()
+                now = now_ns()
+                other.go(now, now + 60 * 10**9, now, now + 10**9)
+            tenant = bench.world.start("tiny", extra=("--launch-pairs",), **mode)
+            return tenant.ready()
+        finally:
+            if tenant:
+                tenant.close()
+            for other in others:
+                other.end()
+    sluice, native = pairs({"mode": "sluice"}), pairs({})
+    if not sluice["hooked"]:
+        raise Broken("the tenant called the driver, not libsluice")
+    added, noise = ([f - o for f, o in zip(r["found_ns"], r["own_ns"])] for r in (sluice, native))
+    bench.add("launch", label, mode="sluice", pairs=len(added), added_ns=median(added),
+              added_ns_iqr=quartiles(added), launch_ns=[median(sluice["own_ns"]), median(sluice["found_ns"])],
+              noise_ns=median(noise), noise_ns_iqr=quartiles(noise), raw=[sluice, native])
+    bench.progress(f"launch {label}: {median(added):+.1f} ns on {median(sluice['own_ns']):.0f}; without Sluice "
+                   f"{median(noise):+.1f} ns")
 
 
 def launch_works(bench, names, processes):
@@ -359,8 +394,8 @@ def expected_seconds(bench, names):
     again = 0 if world.sim else 1.5 * cell  # solo runs anew
     guess = {"caps": 20 * cell + (10 * cell + 30 if torch else 0) + (4 * cell if mps else 0),
              "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2) * (1 if world.sim else 2),
-             "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 32 + 45 * torch,
-             "multi": 2 * cell, "set": 6.5, "people": 40 * cell + 60 * torch,
+             "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 44 + 45 * torch,
+             "multi": 2 * cell, "set": 6.5, "people": 40 * cell + 60 * torch, "hosts": 12 * cell,
              "sync": 6 * cell, "streams": 6 * cell, "caps2": 20 * cell + 10, "high": 14 * cell,
              "queued": 4 * cell, "multi75": 2 * cell}
     for n, parts in bench.only.items():

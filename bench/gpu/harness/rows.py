@@ -6,18 +6,11 @@ Each function measures one group of rows and judges it: a cell has the bar, what
 that is enough. PyTorch's programs are replaced by ones of the same shape where PyTorch is not there.
 """
 from .cells import median
-from .world import TORCH, Broken, Mps
+from .world import HOSTS, TORCH, Broken, Mps
 
-ROUNDS = 3  # the host varies: medians of so many
 # A step of eager inference ends with one of its neighbour's slices or with the next, and stays with that for seconds.
 # So many short rounds, and their mean, tell more than a few long ones.
 SHORT_ROUNDS, SHORT_SECONDS = 6, 2
-
-
-def rounds(bench):
-    if bench.world.clock:  # the host does not vary
-        return 1
-    return ROUNDS if bench.seconds >= 2 else 2
 
 
 def short_rounds(bench):
@@ -223,21 +216,53 @@ def three_with(bench, cast, alone):
 
 
 def inference_caps(bench, cast, alone):
-    """Caps by how busy it keeps the GPU in the same moments: its speed alone varies with the host."""
+    """
+    Caps by how busy it keeps the GPU. Its speed alone varies with the host, by 30 % within a minute. So a cap that is to
+    leave it alone is 5 above its busiest interval so far, a cap of half is by the interval before, and what it gets is
+    compared with the intervals before and after.
+    """
+    count, seconds = short_rounds(bench)
+    busy_per_rate = 100 * gpu_us(bench, "eager") / 1e6
+    fastest = max(r["rate"] for r in alone["eager"])
+
+    def native():
+        return cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
     for label, low, high in (("busy + 5", 97, 1000), ("busy / 2", 45, 55)):
         got, percents, caps = [], [], []
-        for _ in range(rounds(bench)):
-            seconds = short_rounds(bench)[1]
-            before = cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
-            busy = 100 * before * gpu_us(bench, "eager") / 1e6
-            caps.append(busy + 5 if low == 97 else busy / 2)
+        after = native()
+        for _ in range(count):
+            before, fastest = after, max(fastest, after)
+            caps.append(fastest * busy_per_rate + 5 if low == 97 else before * busy_per_rate / 2)
             got.append(cast.run("sluice", ("eager", f"{caps[-1]:.1f}"), seconds=seconds)[0])
-            after = cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
+            after = native()
             percents.append(100 * got[-1]["rate"] / ((before + after) / 2))
         percent = median(percents)
         judged(bench, "people", f"eager alone, cap {label}",
                f"{low} to {high} % of alone" if high < 1000 else f">= {low} % of alone",
                f"{percent:.1f} % (caps {', '.join(f'{c:.1f}' for c in caps)})", low <= percent <= high, raw=got)
+
+
+def hosts(bench):
+    """
+    A program that is bound by its launches ends a step with one of its neighbour's slices or with the next: whether the
+    host is a little faster or slower makes its steps twice as long. So hosts of several speeds, beside gemm.
+    """
+    def run(work):
+        alone = [bench.solo(w)["rate"] for w in (work, "gemm170")]
+
+        def seen(**options):
+            results = bench.once([(work, options), ("gemm170", options)], warm=1.5)
+            return [100 * r["rate"] / a for r, a in zip(results, alone)], results
+        sliced, plain = seen()
+        got, results = seen(mode="sluice", cores="50:100")
+        gain = 100 * got[0] / sliced[0] - 100
+        judged(bench, "hosts", f"{work} 50:100 + gemm170 50:100", "each at least what time-slicing gives it, less 3",
+               f"{got[0]:.0f} + {got[1]:.0f} ({gain:+.0f} % more steps), p50 {results[0]['latency_ms']['p50']:.2f} ms; "
+               f"time-slicing {sliced[0]:.0f} + {sliced[1]:.0f}, {plain[0]['latency_ms']['p50']:.2f} ms",
+               all(g >= s - 3 for g, s in zip(got, sliced)), raw=results, others={"time-slicing": plain})
+    for us in HOSTS:
+        if bench.wanted("hosts", f"eager{us}"):
+            bench.attempt("hosts", f"eager{us}", lambda work=f"eager{us}": run(work))
 
 
 def pair_row(bench, group, parts, bar, check, seconds=None):
@@ -386,5 +411,5 @@ def multi75(bench):
     bench.attempt("multi75", "4 processes", run)
 
 
-ROWS = {"people": people, "sync": sync, "streams": streams, "caps2": caps2, "high": high,
+ROWS = {"people": people, "hosts": hosts, "sync": sync, "streams": streams, "caps2": caps2, "high": high,
         "queued": queued, "multi75": multi75}

@@ -24,6 +24,9 @@ KINDS = {"fma100us": ("fma", 100), "fma20ms": ("fma", 20000), "gemm": ("fma", 17
          "coop": ("coop", 100), "mixed": ("mixed", 100), "kernel2s": ("sync", 2000000, "--unit-us", "2e6"),
          "eager": ("eager", 4), "train5": ("train", 170), "hostfn": ("hostfn", 100),
          "waitvalue": ("waitvalue", 100)}
+# Eager programs on hosts of known speeds: so many us of the host's work before each of 150 launches.
+HOSTS = (14, 17, 20, 23)
+KINDS.update({f"eager{us}": ("eager", 4, "--host-us", str(us)) for us in HOSTS})
 
 
 PATIENCE_S = 900  # real time; only a clock that stands still comes to that
@@ -92,6 +95,11 @@ class Tenant:
 
     def result(self):
         return self._line(max(0, self.until_ns - now_ns()) / 1e9 + 30)
+
+    def end(self):
+        """In the middle of its work. `sluice run` hands the signal on; were it killed, its tenant would go on."""
+        self.process.terminate()
+        self.close()
 
     def close(self):
         try:
