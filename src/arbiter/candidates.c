@@ -80,7 +80,8 @@ static bool add(const struct arbiter *a, struct candidates *c, uint32_t gpu)
 static int list_any(struct arbiter *a, const struct sl_msg_lease *ask, struct candidates *ret,
                     struct sl_err *err)
 {
-    uint32_t named = ask->gpu_count < SL_MAX_GPUS ? ask->gpu_count : SL_MAX_GPUS, known = 0, gpu;
+    uint32_t named = ask->gpu_count < SL_MAX_GPUS ? ask->gpu_count : SL_MAX_GPUS, known = 0,
+             gpu = 0;
     char name[SL_UUID_MAX] = "";
     bool instances = false;
     *ret = (struct candidates){.any = true, .wanted = sl_lease_wanted(ask->flags)};
