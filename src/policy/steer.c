@@ -66,8 +66,8 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
     struct tenant *t = &s->tenants[id];
     if (t->used)
         return sl_err_set(err, -EEXIST, SL_E_STEER_USED, id);
-    *t = (struct tenant){
-        .used = true, .trial_gap_ns = TRIAL_EVERY_NS, .window_from_ns = SL_STEER_NEVER};
+    *t = (struct tenant){.used = true};
+    sl_steer_forget_windows(t);
     take_spec(t, spec);
     /* It begins with the tokens with which it runs evenly. */
     t->tokens_ns =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside steering. steer.c: tenants and their use; steer_plan.c: the orders; steer_tune.c: slices beside light work. */
+/* Inside steering. steer.c: tenants and their use; steer_plan.c: the orders; steer_windows.c: windows for those that are
+ * behind; steer_tune.c: slices beside light work. */
 #ifndef SLUICE_POLICY_STEER_INTERNAL_H
 #define SLUICE_POLICY_STEER_INTERNAL_H
 
@@ -35,21 +36,11 @@
 #define RENEW_NS          (150 * MS)
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS    (2000 * MS)
-/* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
-#define TRIAL_NS          (10 * MS)
-#define TRIALS            2U
-#define TRIAL_FIRST_NS    (200 * MS)
-#define TRIAL_EVERY_NS    (1000 * MS)
-#define TRIAL_RARELY_NS   (8000 * MS)
-/* From the start of a window until the other tenants are off. */
-#define WINDOW_LEAD_NS    (2 * MS)
 /* A tenant keeps the GPU busy from this part of the last 100 ms on, until it falls below the second figure. */
 #define HEAVY_FROM        500U
 #define HEAVY_UNTIL       250U
 #define HEAVY_MEMORY_NS   (100 * MS)
-/* A tenant may be behind if it has work queued for this part of the time, over the last 200 ms. A tenant that has work
- * only now and then gets on well enough. */
-#define WAITING_FROM      200U
+/* How long the part of the time in which a tenant waits is remembered. */
 #define WAITING_MEMORY_NS (200 * MS)
 
 /* Tenants of one kind that run one at a time. */
@@ -165,8 +156,35 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
     return s->period_at_ns + SL_STEER_PERIOD_NS;
 }
 
+static inline bool lately(const struct sl_steer *s, const struct tenant *t, uint64_t ns)
+{
+    return t->active_at_ns && s->now_ns - t->active_at_ns <= ns;
+}
+
+static inline bool active(const struct sl_steer *s, const struct tenant *t)
+{
+    return t->seen.active || t->seen.pending || lately(s, t, TICK_NS);
+}
+
+static inline void earlier(uint64_t *next, uint64_t at)
+{
+    if (at < *next)
+        *next = at;
+}
+
+static inline void keep_off(struct tenant *t, uint64_t until_ns)
+{
+    if (until_ns > t->off_until_ns)
+        t->off_until_ns = until_ns;
+}
+
 /* steer_plan.c: which tenants are off until when, and all slices. Returns the time of the next call. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
+uint32_t sl_steer_share_of(const struct sl_steer *s, const struct tenant *t);
+
+/* steer_windows.c: opens and closes the windows of a tenant; and who is off for an open one. */
+void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next);
+void sl_steer_clear_the_gpu(struct sl_steer *s, struct tenant *t);
 void sl_steer_forget_windows(struct tenant *t);
 
 /* steer_tune.c: the slice for the period that begins now. need_permille: the GPU time that the busy tenants asked for. */
