@@ -201,6 +201,13 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
         t->tokens_ns = -(int64_t)SL_STEER_PERIOD_NS;
 }
 
+static void remember(uint32_t *permille, bool now, uint64_t span_ns)
+{
+    uint64_t keep = span_ns < WAITING_MEMORY_NS ? WAITING_MEMORY_NS - span_ns : 0;
+    *permille = (uint32_t)((*permille * keep + (now ? 1000 : 0) * (WAITING_MEMORY_NS - keep)) /
+                           WAITING_MEMORY_NS);
+}
+
 static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, bool was_off)
 {
     if (was_off) /* shows nothing about its use when it is on */
@@ -212,10 +219,9 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
     t->heavy = t->busy_permille >= (t->heavy ? HEAVY_UNTIL : HEAVY_FROM);
     if (t->alone) /* it does not wait */
         return;
-    keep = span_ns < WAITING_MEMORY_NS ? WAITING_MEMORY_NS - span_ns : 0;
-    t->waiting_permille = (uint32_t)((t->waiting_permille * keep +
-                                      (t->seen.pending ? 1000 : 0) * (WAITING_MEMORY_NS - keep)) /
-                                     WAITING_MEMORY_NS);
+    bool launched = t->seen.launches != t->before.launches;
+    remember(&t->waiting_permille, t->seen.pending, span_ns);
+    remember(&t->launching_permille, launched || t->seen.pending, span_ns);
 }
 
 static bool has_company(const struct sl_steer *s, const struct tenant *t)

@@ -40,7 +40,7 @@
 #define HEAVY_FROM        500U
 #define HEAVY_UNTIL       250U
 #define HEAVY_MEMORY_NS   (100 * MS)
-/* How long the part of the time in which a tenant waits is remembered. */
+/* How long the parts of the time in which a tenant waits, or launches, are remembered. */
 #define WAITING_MEMORY_NS (200 * MS)
 
 /* Tenants of one kind that run one at a time. */
@@ -100,13 +100,18 @@ struct tenant {
     uint64_t window_until_ns;
     uint64_t mark_at_ns; /* when to set the mark for counting launches; SL_STEER_NEVER: it is set */
     uint64_t mark_ns, mark_launches;
+    uint64_t mark_used_ns;
     uint32_t trials; /* windows since the last judgement */
     struct {
-        uint64_t launches, ns;
-    } inside, outside;         /* of those windows, and of the time between them */
-    uint32_t waiting_permille; /* of the time it has work queued, others on; smoothed */
+        uint64_t launches, ns, used_ns;
+    } inside, outside; /* of those windows, and of the time between them */
+    /* Of the time that it is on beside others, smoothed: with work queued, and with that or launches … */
+    uint32_t waiting_permille, launching_permille;
+    bool queues, launches; /* … and enough of it to be behind */
     uint32_t window_permille;
-    bool alone; /* the busy tenants are off, for its window or for their limits */
+    bool tried, proven; /* it had a trial; its windows helped it */
+    bool makes_room;    /* its trial showed that others may have windows in its place */
+    bool alone;         /* the busy tenants are off, for its window or for their limits */
     /* its turn among tenants that run one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
     bool races;

@@ -63,7 +63,7 @@ static void find_light(struct sl_steer *s)
 static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    bool light = false, busy = false;
+    bool light = false, busy = false, heavy = t->heavy;
     if (t->lower)
         return TURNS_LOWER;
     if (!t->busy || !active(s, t))
@@ -74,8 +74,9 @@ static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
             continue;
         light |= o->light;
         busy |= o->busy;
+        heavy |= o->heavy;
     }
-    return light && busy ? TURNS_BUSY : TURNS_NONE;
+    return light && busy && heavy ? TURNS_BUSY : TURNS_NONE;
 }
 
 /* Has work to run, or had a moment ago. A tenant that is off shows it by its queue. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Windows: times in which others are off the GPU, for a tenant that is behind its share although it has work. It waits
- * for each short kernel, so it loses its slice each time.
+ * for each short kernel, so it loses its slice each time. Whether it is behind shows in trials: short windows in which
+ * all others are off. Later windows keep off those that make room for it: busy tenants, and tenants that would be busy
+ * without the others, or are behind themselves. A program that needs little is kept off in trials only.
  */
 #include "policy/steer_internal.h"
 
@@ -13,19 +15,63 @@
 #define TRIAL_RARELY_NS (8000 * MS)
 /* From the start of a window until the other tenants are off. */
 #define WINDOW_LEAD_NS  (2 * MS)
-/* A tenant may be behind if it has work queued for this part of the time. A tenant that has work only now and then gets
- * on well enough. */
+/* A tenant may be behind if it has work queued for this part of the time, beside a busy tenant. A tenant that has work
+ * only now and then gets on well enough. */
 #define WAITING_FROM    200U
+/* Beside others like itself its work waits too shortly to be seen in the queue: it may be behind if it launches all the
+ * time. */
+#define LAUNCHING_FROM  800U
+/* Where no busy tenant is there, windows are for a few tenants only, and not shorter than this part of a period: more
+ * of them would spend the time on switches. */
+#define MOST_WAITING    8U
+#define LEAST_WINDOW    60U
 
-/* When one of the busy tenants returns from its limit; now if one of them is on. */
-static uint64_t heavy_back_ns(const struct sl_steer *s, const struct tenant *t)
+static bool mostly(uint32_t permille, uint32_t from, bool was)
 {
-    uint64_t back = SL_STEER_NEVER;
+    return permille >= (was ? from / 2 : from);
+}
+
+/* A tenant that may be behind, or that others may be behind for. */
+static void find_waiting(struct tenant *t)
+{
+    t->queues = !t->heavy && mostly(t->waiting_permille, WAITING_FROM, t->queues);
+    t->launches = !t->heavy && mostly(t->launching_permille, LAUNCHING_FROM, t->launches);
+}
+
+static bool waits(const struct tenant *t, bool beside_heavy)
+{
+    return t->queues || (t->launches && !beside_heavy) || t->window_permille || t->window_open;
+}
+
+static bool competes(const struct sl_steer *s, const struct tenant *t, const struct tenant *o)
+{
+    return meet(t, o) && active(s, o) && !o->lower && !o->spec.paused;
+}
+
+/* The others on its GPUs that windows of its own could keep off. */
+struct rivals {
+    uint32_t heavy, waiting;
+    bool room;        /* some of them are kept off in windows */
+    bool untried;     /* of some it is not known yet */
+    uint64_t back_ns; /* when one of them returns from its limit; now if one of them is on */
+};
+
+static struct rivals rivals_of(const struct sl_steer *s, const struct tenant *t)
+{
+    struct rivals r = {.back_ns = SL_STEER_NEVER};
     const struct tenant *o;
     FOR_EACH_TENANT(s, o)
-    if (meet(t, o) && o->heavy && active(s, o) && !o->lower)
-        earlier(&back, o->capped_until_ns > s->now_ns ? o->capped_until_ns : s->now_ns);
-    return back;
+    {
+        if (!competes(s, t, o) || (!o->heavy && !waits(o, false)))
+            continue;
+        r.heavy += o->heavy;
+        r.waiting += !o->heavy;
+        r.room |= o->heavy || o->makes_room;
+        /* A limited one may never be on for a trial. */
+        r.untried |= !o->heavy && !o->tried && !limited(o);
+        earlier(&r.back_ns, o->capped_until_ns > s->now_ns ? o->capped_until_ns : s->now_ns);
+    }
+    return r;
 }
 
 static uint64_t per_second(uint64_t launches, uint64_t ns)
@@ -33,21 +79,54 @@ static uint64_t per_second(uint64_t launches, uint64_t ns)
     return ns ? launches * 1000 * MS / ns : 0;
 }
 
-/* Does it run slower than its share of the speed it has alone? Then it gets the rest in windows. */
+/*
+ * Does it run slower than its share of the speed it has alone? Beside busy tenants it has lost its slices then. Tenants
+ * that only wait for each other gain by windows where switches cost them much; else they would only wait longer.
+ */
+static bool is_behind(const struct rivals *r, uint64_t speed, uint32_t share)
+{
+    return r->heavy ? speed * 20 < share * 19ULL : speed * 5 < share * 4ULL;
+}
+
+/* Others that make room, and got on without windows so far, may be behind from now on. */
+static void try_the_others(struct sl_steer *s, struct tenant *t)
+{
+    struct tenant *o;
+    FOR_EACH_TENANT(s, o)
+    if (competes(s, t, o) && waits(o, false) && o->makes_room && !o->window_permille)
+        o->trial_at_ns = s->now_ns;
+}
+
+/* If it is behind, it gets the rest in windows, where others make room. */
 static void judge(struct sl_steer *s, struct tenant *t)
 {
-    uint32_t share = sl_steer_share_of(s, t);
+    struct rivals r = rivals_of(s, t);
+    uint32_t share = sl_steer_share_of(s, t), had = t->window_permille;
     uint64_t in = per_second(t->inside.launches, t->inside.ns);
     uint64_t speed = in ? 1000 * per_second(t->outside.launches, t->outside.ns) / in : 1000;
     bool runs = in > 1000 * MS / SL_STEER_PERIOD_NS;
+    bool behind = runs && is_behind(&r, speed, share);
+    bool early = had && r.untried && !r.heavy; /* some of the others were still on */
+    t->tried = true;
+    if (!had) /* all others were off */
+        t->makes_room = behind || t->inside.used_ns * 1000 >= t->inside.ns * HEAVY_FROM;
     t->trials = 0;
-    t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
-    if (runs && speed * 20 < share * 19ULL) {
-        t->window_permille = (uint32_t)((share - speed) * 1000 / (1000 - speed));
-        t->trial_gap_ns = TRIAL_EVERY_NS;
+    t->inside.launches = t->inside.ns = t->inside.used_ns = 0;
+    t->outside.launches = t->outside.ns = t->outside.used_ns = 0;
+    if (early)
         return;
-    }
-    t->window_permille = 0;
+    t->window_permille = behind && r.room ? (uint32_t)((share - speed) * 1000 / (1000 - speed)) : 0;
+    if (!r.heavy && t->window_permille < LEAST_WINDOW)
+        t->window_permille = 0;
+    /* In a trial all others are off, in a window perhaps not: only windows show that windows help. */
+    bool proves = had && t->window_permille;
+    if (proves && !t->proven)
+        try_the_others(s, t);
+    t->proven = proves;
+    if (proves)
+        t->trial_gap_ns = TRIAL_EVERY_NS;
+    if (t->window_permille)
+        return;
     t->trial_at_ns = s->now_ns + t->trial_gap_ns;
     t->trial_gap_ns = t->trial_gap_ns * 2 < TRIAL_RARELY_NS ? t->trial_gap_ns * 2 : TRIAL_RARELY_NS;
 }
@@ -60,8 +139,10 @@ void sl_steer_forget_windows(struct tenant *t)
     t->window_until_ns = t->mark_at_ns = 0;
     t->window_open = false;
     t->window_permille = 0;
+    t->tried = t->makes_room = t->proven = false;
     t->trials = 0;
-    t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
+    t->inside.launches = t->inside.ns = t->inside.used_ns = 0;
+    t->outside.launches = t->outside.ns = t->outside.used_ns = 0;
 }
 
 /* Counts its launches since the mark. Launches until the others are off, or on again, belong to neither side; and
@@ -75,6 +156,7 @@ static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
     if (inside) {
         t->inside.launches += t->seen.launches - t->mark_launches;
         t->inside.ns += s->now_ns - t->mark_ns;
+        t->inside.used_ns += t->used_ns - t->mark_used_ns;
     } else {
         t->outside.launches += t->seen.launches - t->mark_launches;
         t->outside.ns += s->now_ns - t->mark_ns;
@@ -132,21 +214,25 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
     return until;
 }
 
-/* In a window, tenants that have windows of their own are off too, not only the busy tenants. */
+/* Off in a window: busy tenants, tenants with windows of their own, and in a trial all that wait. */
 void sl_steer_clear_the_gpu(struct sl_steer *s, struct tenant *t)
 {
+    bool trial = t->window_permille == 0;
     struct tenant *o;
     FOR_EACH_TENANT(s, o)
-    if (meet(t, o) && !o->lower && (o->heavy || o->window_permille))
+    if (meet(t, o) && !o->lower &&
+        (o->heavy || o->window_permille || (waits(o, false) && (trial || o->makes_room))))
         keep_off(o, end_of_windows(s, o, t->window_until_ns));
 }
 
 void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
 {
-    uint64_t back = heavy_back_ns(s, t);
-    bool may = !t->heavy && !t->lower && active(s, t) && back != SL_STEER_NEVER;
-    t->alone = may && back > s->now_ns;
-    if (!may || (!t->window_permille && !t->window_open && t->waiting_permille < WAITING_FROM)) {
+    find_waiting(t);
+    struct rivals r = rivals_of(s, t);
+    bool few = r.waiting > 0 && r.waiting < MOST_WAITING;
+    bool may = !t->heavy && !t->lower && active(s, t) && (r.heavy || few);
+    t->alone = may && r.back_ns > s->now_ns;
+    if (!may || !waits(t, r.heavy > 0)) {
         sl_steer_forget_windows(t);
         return;
     }
@@ -169,12 +255,13 @@ void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period
     /* While the others are off for their own limits, its speed is that of a window. */
     if (!t->window_open && t->alone) {
         count_launches(s, t, false);
-        t->mark_at_ns = back + WINDOW_LEAD_NS;
+        t->mark_at_ns = r.back_ns + WINDOW_LEAD_NS;
     }
     t->alone |= t->window_open;
     if (t->mark_at_ns <= s->now_ns) {
         t->mark_ns = s->now_ns;
         t->mark_launches = t->seen.launches;
+        t->mark_used_ns = t->used_ns;
         t->mark_at_ns = SL_STEER_NEVER;
     }
     earlier(next, t->mark_at_ns);

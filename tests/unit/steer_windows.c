@@ -222,6 +222,145 @@ static void two_that_synchronise(void **state)
     assert_in_range(s.permille[2], 300, 1000);
 }
 
+/* Two of them and nobody else: the hardware switches at each kernel, so each would have a quarter of its speed. */
+static void two_that_synchronise_with_each_other(void **state)
+{
+    (void)state;
+    static const uint32_t requests_of[][2] = {{500, 500}, {700, 300}, {800, 200}};
+    uint32_t whole = alone(synchronising());
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t *request = requests_of[i];
+        start_afresh();
+        add_one(0, spec_of(request[0], 1000), synchronising());
+        add_one(1, spec_of(request[1], 1000), synchronising());
+        world_run(world, 4 * S);
+        struct world_shares s = world_shares(world, 10 * S);
+        assert_no_fault();
+        for (uint32_t k = 0; k < 2; k++)
+            assert_in_range(s.permille[k] * 1000 / whole, request[k] * 9 / 10, request[k] + 100);
+    }
+}
+
+static void five_that_synchronise_with_each_other(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    for (uint32_t id = 0; id < 5; id++)
+        add_one(id, spec_of(200, 1000), synchronising());
+    world_run(world, 6 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    for (uint32_t id = 0; id < 5; id++)
+        assert_in_range(s.permille[id] * 1000 / whole, 170, 240);
+}
+
+/* The GPU belongs to the one that goes on, soon after the other stops; and to both in turn when that one returns. */
+static void it_is_alone_when_the_other_stops(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    add_one(0, spec_of(500, 1000), synchronising());
+    uint32_t p = add_one(1, spec_of(500, 1000), synchronising());
+    world_run(world, 4 * S);
+    world_stop(world, p);
+    world_run(world, 200 * MS);
+    struct world_shares s = world_shares(world, 2 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 990, 1010);
+    world_load_set(world, p, synchronising());
+    world_run(world, 4 * S);
+    s = world_shares(world, 4 * S);
+    assert_in_range(s.permille[0] * 1000 / whole, 450, 600);
+    assert_in_range(s.permille[1] * 1000 / whole, 450, 600);
+}
+
+/* Neither loses to the other as much as windows would cost it: steps of 2 ms wait for one step of the other, and
+ * launch-bound programs fill each other's gaps. */
+static void programs_that_get_on_have_no_windows(void **state)
+{
+    (void)state;
+    struct world_load graph = {
+        .kernel_ns = 2 * MS, .count = 1, .launch_ns = 10 * US, .think_ns = 20 * US};
+    struct world_load pairs[][2] = {{launch_bound(), launch_bound()},
+                                    {graph, graph},
+                                    {requests(), requests()},
+                                    {launch_bound(), synchronising()},
+                                    {launch_bound(), graph},
+                                    {requests(), synchronising()},
+                                    {requests(), graph}};
+    for (uint32_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        struct world_shares with[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            start_afresh();
+            world->deaf = k == 0;
+            add_one(0, spec_of(500, 1000), pairs[i][0]);
+            add_one(1, spec_of(500, 1000), pairs[i][1]);
+            world_run(world, 2 * S);
+            with[k] = world_shares(world, 20 * S);
+            assert_no_fault();
+        }
+        for (uint32_t id = 0; id < 2; id++) {
+            uint32_t had = with[0].permille[id], got = with[1].permille[id];
+            if (got * 100 < had * 97)
+                fail_msg("pair %u: tenant %u got %u permille; %u by slices alone", i, id, got, had);
+        }
+        /* Trials, if any: a few at first, then rarely. */
+        assert_in_range(world->t[0].offs, 0, 16);
+        assert_in_range(world->t[1].offs, 0, 16);
+    }
+}
+
+/* More of them than windows suit, or beside programs that need little: nobody has less than its part of the speed it has
+ * alone and at the same time 3 points less than slices alone would give it. */
+static void companies_are_no_worse_off(void **state)
+{
+    (void)state;
+    struct world_load kinds[] = {synchronising(), launch_bound(), launch_bound_training()};
+    static const uint32_t company[][3] = {{2, 1, 0},  {1, 2, 0},  {3, 2, 0}, {0, 8, 0}, {8, 0, 0},
+                                          {12, 0, 0}, {20, 4, 0}, {0, 1, 2}, {1, 1, 1}, {0, 2, 2}};
+    uint32_t whole[3];
+    for (uint32_t kind = 0; kind < 3; kind++)
+        whole[kind] = alone(kinds[kind]);
+    for (uint32_t i = 0; i < sizeof(company) / sizeof(company[0]); i++) {
+        uint32_t n = company[i][0] + company[i][1] + company[i][2], of[24];
+        struct world_shares with[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t id = 0;
+            start_afresh();
+            world->deaf = k == 0;
+            for (uint32_t kind = 0; kind < 3; kind++)
+                for (uint32_t m = 0; m < company[i][kind]; m++, id++) {
+                    of[id] = kind;
+                    add_one(id, spec_of(1000 / n, 1000), kinds[kind]);
+                }
+            world_run(world, 4 * S);
+            with[k] = world_shares(world, 20 * S);
+            assert_no_fault();
+        }
+        for (uint32_t id = 0; id < n; id++) {
+            uint32_t had = with[0].permille[id] * 1000 / whole[of[id]];
+            uint32_t got = with[1].permille[id] * 1000 / whole[of[id]];
+            if (got + 30 < had && got * n < 950)
+                fail_msg("company %u: tenant %u has %u permille of its speed; %u by slices alone",
+                         i, id, got, had);
+        }
+    }
+}
+
+/* A limit is kept among them, too, and what it leaves goes to the other. */
+static void who_synchronises_beside_a_limited_one(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    add_one(0, spec_of(500, 1000), synchronising());
+    add_one(1, spec_of(200, 200), synchronising());
+    world_run(world, 4 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 650, 1000);
+    assert_in_range(s.permille[1], 120, 205);
+}
+
 /* With a limit it gets no windows beyond that, and the windows that bring it there. Alone it has 833. */
 static void windows_keep_to_the_limit(void **state)
 {
@@ -266,13 +405,26 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(who_synchronises_gets_its_share), T(who_synchronises_beside_a_limit),
-        T(windows_end_when_it_stops),       T(windows_end_when_the_neighbour_stops),
-        T(a_request_is_not_behind),         T(inference_beside_saturating_work),
-        T(limits_beside_inference),         T(limits_beside_slower_inference),
-        T(inference_beside_several),        T(inference_beside_training_and_another),
-        T(training_beside_saturating_work), T(two_that_synchronise),
-        T(windows_keep_to_the_limit),       T(bursts_are_no_full_queue),
+        T(who_synchronises_gets_its_share),
+        T(who_synchronises_beside_a_limit),
+        T(windows_end_when_it_stops),
+        T(windows_end_when_the_neighbour_stops),
+        T(a_request_is_not_behind),
+        T(inference_beside_saturating_work),
+        T(limits_beside_inference),
+        T(limits_beside_slower_inference),
+        T(inference_beside_several),
+        T(inference_beside_training_and_another),
+        T(training_beside_saturating_work),
+        T(two_that_synchronise),
+        T(two_that_synchronise_with_each_other),
+        T(five_that_synchronise_with_each_other),
+        T(it_is_alone_when_the_other_stops),
+        T(programs_that_get_on_have_no_windows),
+        T(who_synchronises_beside_a_limited_one),
+        T(companies_are_no_worse_off),
+        T(windows_keep_to_the_limit),
+        T(bursts_are_no_full_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
