@@ -219,7 +219,7 @@ def judged_rows(data):
         if "broken" in c and c["group"] in ROWS]
 
 
-ROWS = ("people", "hosts", "sync", "streams", "caps2", "high", "queued", "multi75")
+ROWS = ("people", "hosts", "mixes", "sync", "streams", "caps2", "high", "queued", "multi75")
 
 
 def summary(data):

@@ -396,7 +396,8 @@ def expected_seconds(bench, names):
              "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2) * (1 if world.sim else 2),
              "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 44 + 45 * torch,
              "multi": 2 * cell, "set": 6.5, "people": 40 * cell + 60 * torch, "hosts": 12 * cell,
-             "sync": 6 * cell, "streams": 6 * cell, "caps2": 20 * cell + 10, "high": 14 * cell,
+             "mixes": (35 + 15 * mps) * (cell + 1),
+             "sync": 12 * cell, "streams": 6 * cell, "caps2": 20 * cell + 10, "high": 14 * cell,
              "queued": 4 * cell, "multi75": 2 * cell}
     for n, parts in bench.only.items():
         if parts and n == "caps":

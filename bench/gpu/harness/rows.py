@@ -18,11 +18,13 @@ def short_rounds(bench):
 
 
 def rivals(bench, works, seconds=None):
-    """The same works under plain time-slicing and under MPS."""
-    seen = {"time-slicing": bench.once([(w, {}) for w in works], seconds=seconds)}
+    """The same works, with options of their own or without, under plain time-slicing and under MPS."""
+    starts = [w if isinstance(w, tuple) else (w, {}) for w in works]
+    seen = {"time-slicing": bench.once(starts, seconds=seconds)}
     if bench.world.has_mps:
         with Mps(bench.world.scratch) as mps:
-            seen["MPS"] = bench.once([(w, {"mode": "mps", "mps": mps}) for w in works], seconds=seconds)
+            seen["MPS"] = bench.once([(w, {"mode": "mps", "mps": mps, **options}) for w, options in starts],
+                                     seconds=seconds)
     return seen
 
 
@@ -265,6 +267,32 @@ def hosts(bench):
             bench.attempt("hosts", f"eager{us}", lambda work=f"eager{us}": run(work))
 
 
+MIXES = ("eager17", "train5", "gemm170", "sync", "graph")
+
+
+def mixes(bench):
+    """Each program beside each other one, all of the GPU for both: what Sluice costs whom, and gives whom."""
+    def run(works, label):
+        alone = [bench.solo(w)["rate"] for w in works]
+        results = bench.once([(w, {"mode": "sluice", "cores": "50:100"}) for w in works], warm=2.0)
+        others = rivals(bench, works)
+
+        def seen(results):
+            return [100 * r["rate"] / a for r, a in zip(results, alone)]
+
+        def text(got):
+            return " + ".join(f"{g:.0f}" for g in got) + f" = {sum(got):.0f}"
+        got, sliced = seen(results), seen(others["time-slicing"])
+        judged(bench, "mixes", label, "each at least what time-slicing gives it, less 3, or its half",
+               text(got) + "".join(f"; {name} {text(seen(r))}" for name, r in others.items()),
+               all(g >= min(s - 3, 47) for g, s in zip(got, sliced)), raw=results, others=others)
+    for i, a in enumerate(MIXES):
+        for b in MIXES[i:]:
+            label = f"{a} + {b}"
+            if bench.wanted("mixes", label, a, b):
+                bench.attempt("mixes", label, lambda a=a, b=b, label=label: run((a, b), label))
+
+
 def pair_row(bench, group, parts, bar, check, seconds=None):
     """parts: (work, cores) each; check(shares) says whether that is enough."""
     label = " + ".join(f"{w} {c}" for w, c in parts)
@@ -294,6 +322,9 @@ def sync(bench):
              lambda t, g: g[0] >= 45 and t[1] >= 48)
     pair_row(bench, "sync", (("sync", "50:100"), ("gemm170", "50:100")), ">= 45 and >= 48",
              lambda t, g: g[0] >= 45 and t[1] >= 48)
+    # Two that lose their slices to each other at each kernel.
+    for cores in ("50:100", "50"):
+        pair_row(bench, "sync", (("sync", cores), ("sync", cores)), "each >= 45", lambda t, g: min(g) >= 45)
 
 
 def streams(bench):
@@ -390,11 +421,16 @@ def queued(bench):
             def run(work=work, cores=cores, share=share, beside=beside, label=label):
                 starts = [(work, {"mode": "sluice", "cores": cores})]
                 starts += [(beside, {"mode": "sluice", "cores": "50:100"})] if beside else []
-                r = bench.once(starts, warm=0.3)[0]
+                results = bench.once(starts, warm=0.3)
+                others = rivals(bench, [work, beside]) if beside else {}
                 bound = work_ms / share * 1.5 + 100
+
+                def seen(results):
+                    ms = results[0]["latency_ms"]
+                    return f"p50 {ms['p50']:.1f}, slowest {ms['max']:.1f} ms"
                 judged(bench, "queued", label, f"each 32 kernels within {bound:.0f} ms",
-                       f"p50 {r['latency_ms']['p50']:.1f}, slowest {r['latency_ms']['max']:.1f} ms",
-                       r["latency_ms"]["max"] <= bound, raw=[r])
+                       seen(results) + "".join(f"; {name} {seen(r)}" for name, r in others.items()),
+                       results[0]["latency_ms"]["max"] <= bound, raw=results, others=others)
             bench.attempt("queued", label, run)
 
 
@@ -402,14 +438,17 @@ def multi75(bench):
     """Four processes of one tenant beside another tenant."""
     def run():
         bench.solo("gemm170")
-        results = bench.once([("gemm170", {"mode": "sluice", "cores": 25,
-                                           "extra": ("--processes", "4")}),
+        four = {"extra": ("--processes", "4")}
+        results = bench.once([("gemm170", {"mode": "sluice", "cores": 25, **four}),
                               ("gemm170", {"mode": "sluice", "cores": 75})], warm=1.0)
+        others = rivals(bench, [("gemm170", four), "gemm170"])
         got = [bench.time_share("gemm170", r, "sluice") for r in results]
+        beside = "".join("; {} {:.1f} / {:.1f}".format(name, *(bench.share("gemm170", r) for r in seen))
+                         for name, seen in others.items())
         judged(bench, "multi75", "4 processes 25 + one 75", "+- 2",
-               f"{got[0]:.1f} / {got[1]:.1f}", near(got, (25, 75), 2), raw=results)
+               f"{got[0]:.1f} / {got[1]:.1f}{beside}", near(got, (25, 75), 2), raw=results, others=others)
     bench.attempt("multi75", "4 processes", run)
 
 
-ROWS = {"people": people, "hosts": hosts, "sync": sync, "streams": streams, "caps2": caps2, "high": high,
-        "queued": queued, "multi75": multi75}
+ROWS = {"people": people, "hosts": hosts, "mixes": mixes, "sync": sync, "streams": streams, "caps2": caps2,
+        "high": high, "queued": queued, "multi75": multi75}
