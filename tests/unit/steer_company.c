@@ -273,6 +273,36 @@ static void lock_step_beside_neighbours(void **state)
     assert_true(world->t[0].progress_ns - before > 5 * S / 20);
 }
 
+/* Each waits for the other on the GPU and for the host after each kernel, and each has a neighbour that does the same
+ * alone. Windows may not let the two run at different times. */
+static void lock_step_beside_who_synchronises(void **state)
+{
+    (void)state;
+    static const uint32_t orders[][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}, {2, 0, 1, 3}, {2, 3, 0, 1}};
+    struct world_load pair = synchronising();
+    pair.gang = 1;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint64_t went[2];
+        for (uint32_t deaf = 2; deaf-- > 0;) {
+            start_afresh();
+            world->deaf = deaf;
+            for (uint32_t k = 0; k < 4; k++) {
+                uint32_t id = orders[i % 4][k], gpu = id % 2;
+                world_add(world, id, on_gpus(1U << gpu, i < 4 ? 500 : 250, 1000));
+                world_start(world, id, gpu, id < 2 ? pair : synchronising());
+            }
+            world_run(world, 2 * S);
+            went[deaf] = world->t[0].progress_ns;
+            world_run(world, 10 * S);
+            went[deaf] = world->t[0].progress_ns - went[deaf];
+            assert_no_fault();
+        }
+        if (went[0] * 10 < went[1] * 8)
+            fail_msg("world %u: went on for %llu ms, %llu by slices alone", i,
+                     (unsigned long long)(went[0] / MS), (unsigned long long)(went[1] / MS));
+    }
+}
+
 static void a_tenant_is_off_all_its_gpus_together(void **state)
 {
     (void)state;
@@ -434,6 +464,7 @@ int main(void)
         T(requests_in_the_middle),
         T(tenants_in_lock_step_go_on),
         T(lock_step_beside_neighbours),
+        T(lock_step_beside_who_synchronises),
         T(a_tenant_is_off_all_its_gpus_together),
         T(gpus_apart_do_not_matter_to_each_other),
         T(set_while_they_run),
