@@ -16,7 +16,7 @@
 /* A process wakes up this much after it is told something. */
 #define WAKE_NS         (100 * US)
 #define LOOK_NS         MS
-#define DEEP_NS         MS
+#define DEEP_NS         SL_METER_DEEP_NS
 #define PLENTY_NS       SL_METER_PLENTY_NS
 #define BELIEVED        32U
 /* What a program that never waits has queued. */
@@ -99,6 +99,9 @@ void world_load_set(struct world *w, uint32_t proc, struct world_load load)
     p->load = load;
     p->queue_ns = load.count ? 0 : DEPTH_NS > load.kernel_ns ? DEPTH_NS : load.kernel_ns;
     p->submitted_ns = p->executed_ns + p->queue_ns;
+    /* What was queued is gone, for its meter as well. */
+    p->fresh_from_ns = least(p->fresh_from_ns, p->submitted_ns);
+    p->mark_ns = least(p->mark_ns, p->submitted_ns);
     p->launched_at_ns = w->now_ns;
     p->waits = false;
     p->left = load.count;
