@@ -13,6 +13,8 @@
  * from the slice before. Before the first run, the tenants have just begun. */
 #define RUN             3U
 #define SETTLING        2U
+/* After a longer break than this, the tenants have just begun, too. What is known of the slices stays. */
+#define BREAK_NS        (4 * SL_STEER_PERIOD_NS)
 /* When all were tried, one run in so many is for another slice, every second time for the first one: rarely, because
  * people notice the slowest steps. The figures of the chosen slice go on, so it is left when it gets worse. */
 #define TRIED_EVERY     160U
@@ -72,7 +74,7 @@ static bool comparable(const struct tune *tune, const struct use *u, uint64_t sp
     return !tune->fresh && !window && u->light == tune->light &&
            u->light_launches >= tune->light_launches && u->light_ns >= tune->light_ns &&
            u->busy_launches >= tune->busy_launches && u->busy_ns >= tune->busy_ns &&
-           span_ns >= SL_STEER_PERIOD_NS / 2 && span_ns <= 4 * SL_STEER_PERIOD_NS;
+           span_ns >= SL_STEER_PERIOD_NS / 2;
 }
 
 /* Launches show how fast programs are, and are counted exactly; their use is an estimate. */
@@ -156,29 +158,44 @@ static uint32_t choose(struct tune *tune)
     return other;
 }
 
+/* The run that the break ended is of no use; nor is the time in which nobody was there to reach a limit. */
+static void go_on(struct tune *tune, uint64_t now_ns)
+{
+    tune->left = RUN + 1;
+    tune->settles = true;
+    tune->in_use_ns = now_ns;
+}
+
+static void begin_run(const struct sl_steer *s, struct tenant *t, uint64_t need_permille)
+{
+    struct tune *tune = &t->tune;
+    uint32_t before = tune->at;
+    if (!tune->settles)
+        tune->lacks[before] = is_lacking(s, t, tune, need_permille);
+    tune->at = choose(tune);
+    tune->fresh = tune->at != before || !tune->tried[tune->at];
+    tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
+    tune->left = RUN;
+    tune->settles = false;
+}
+
 uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,
                        uint64_t need_permille)
 {
     struct tune *tune = &t->tune;
     struct use u = use_now(s, t, way->together);
+    if (tune->way == way && s->now_ns == tune->since_ns)
+        return way->slices_us[tune->at];
     if (tune->way != way) /* another situation: earlier figures are of no use */
         *tune = (struct tune){.way = way, .left = SETTLING, .settles = true};
-    else if (s->now_ns != tune->since_ns)
-        score(tune, &u, s->now_ns);
+    else if (s->now_ns > tune->since_ns + BREAK_NS)
+        go_on(tune, s->now_ns);
     else
-        return way->slices_us[tune->at];
+        score(tune, &u, s->now_ns);
     begin_period(tune, &u, s->now_ns);
     tune->fresh = tune->settles;
-    if (tune->left == 0) {
-        uint32_t before = tune->at;
-        if (!tune->settles)
-            tune->lacks[before] = is_lacking(s, t, tune, need_permille);
-        tune->at = choose(tune);
-        tune->fresh = tune->at != before || !tune->tried[tune->at];
-        tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
-        tune->left = RUN;
-        tune->settles = false;
-    }
+    if (tune->left == 0)
+        begin_run(s, t, need_permille);
     tune->left--;
     return way->slices_us[tune->at];
 }

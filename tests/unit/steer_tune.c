@@ -124,13 +124,35 @@ static void long_kernels_are_left_alone(void **state)
     assert_no_fault();
 }
 
+/* What is known of slices outlasts a break of both, and a limit that nobody could reach meanwhile lacks no time. */
+static void breaks_cost_nothing(void **state)
+{
+    (void)state;
+    uint32_t light = add_one(0, spec_of(500, 500), eager(2000));
+    uint32_t busy = add_one(1, spec_of(500, 500), saturating(170 * US));
+    world_run(world, 3 * S);
+    for (uint32_t i = 0; i < 10; i++) {
+        world_stop(world, light);
+        world_stop(world, busy);
+        world_run(world, 10 * S);
+        world_load_set(world, light, eager(2000));
+        world_load_set(world, busy, saturating(170 * US));
+        world_run(world, 200 * MS);
+        for (uint32_t k = 0; k < 10; k++) {
+            assert_true(world->t[1].order.slice_us < SL_STEER_DEFAULT_US);
+            world_run(world, 100 * MS);
+        }
+    }
+    assert_no_fault();
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(two_lengths_of_a_step),         T(a_slow_host_gets_a_longer_slice),
         T(neither_loses_to_plain_slices), T(the_slice_follows_the_host),
-        T(long_kernels_are_left_alone),
+        T(long_kernels_are_left_alone),   T(breaks_cost_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
