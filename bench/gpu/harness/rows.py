@@ -8,13 +8,14 @@ that is enough. PyTorch's programs are replaced by ones of the same shape where 
 from .cells import median
 from .world import HOSTS, TORCH, Broken, Mps
 
-# A step of eager inference ends with one of its neighbour's slices or with the next, and stays with that for seconds.
-# So many short rounds, and their mean, tell more than a few long ones.
-SHORT_ROUNDS, SHORT_SECONDS = 6, 2
+# The speed of PyTorch's host goes up and down by a third within seconds. So intervals are short, and the ways to share
+# follow one another in each of many rounds: what is compared saw the same minutes.
+ROUNDS, ROUND_SECONDS = 10, 1.2
+CAP_ROUNDS, CAP_SECONDS = 6, 2
 
 
-def short_rounds(bench):
-    return (SHORT_ROUNDS, min(bench.seconds, SHORT_SECONDS)) if not bench.world.clock else (1, bench.seconds)
+def rounds(bench, count, seconds):
+    return (count, min(bench.seconds, seconds)) if not bench.world.clock else (1, bench.seconds)
 
 
 def rivals(bench, works, seconds=None):
@@ -72,63 +73,58 @@ def gpu_percent(bench, work, result):
 
 
 class Cast:
-    """Tenants that stay: each work once natively, once under Sluice, once under MPS."""
+    """
+    Tenants that stay. Without Sluice and under MPS there is one of each work. Under Sluice each pair has an arbiter of
+    its own for hard limits and one for none, so that nothing but the neighbour ever changes for them.
+    """
 
-    def __init__(self, bench, works, mps):
-        self.bench, self.mps, self.tenants = bench, mps, {}
-        for work in works:
-            self.start(work, "native")
-            self.start(work, "sluice", cores="0.1:100")
+    LIMITS = {"hard": "50", "soft": "50:100"}
+    BESIDE = ("train5", "gemm170")
+
+    def __init__(self, bench, mps):
+        self.bench, self.mps, self.tenants, self.sides = bench, mps, {}, {}
+        for work in ("eager", *self.BESIDE):
+            self.tenants["native", work] = bench.world.start(work)
             if mps:
-                self.start(work, "mps", mps=mps)
+                self.tenants["mps", work] = bench.world.start(work, mode="mps", mps=mps)
+        for mode, cores in self.LIMITS.items():
+            for beside in self.BESIDE:
+                side = self.sides[mode, beside] = bench.world.aside()
+                for work in ("eager", beside):
+                    self.tenants[mode, beside, work] = side.start(work, mode="sluice", cores=cores)
         for t in self.tenants.values():
             t.ready()
-        for work in works:
-            gpu_us(bench, work, self.tenants[work, "native"])
+        for work in ("eager", *self.BESIDE):
+            gpu_us(bench, work, self.tenants["native", work])
 
-    def start(self, work, mode, **options):
-        self.tenants[work, mode] = self.bench.world.start(work, mode=mode, **options)
+    def run(self, mode, beside, seconds):
+        """Eager inference and its neighbour, or one of them alone. Returns their results."""
+        works = [beside] if mode == "alone" else ["eager", beside]
+        key = {"alone": ("native",), "native": ("native",), "mps": ("mps",)}.get(mode, (mode, beside))
+        return self.bench.measure([self.tenants[(*key, w)] for w in works], seconds=seconds)
 
-    def run(self, mode, *parts, seconds=None):
-        """parts: (work, cores). Returns their results."""
-        names = [self.tenants[w, mode] for w, _ in parts]
-        if mode == "sluice":
-            for t, (_, cores) in zip(names, parts):  # the third of the cast keeps a tenth of a percent
-                self.bench.world.set_cores(t.name, cores.replace("50", "49.9", 1))
-        results = self.bench.measure(names, seconds=seconds, warm=0.7)
-        if mode == "sluice":
-            for t in names:
-                self.bench.world.set_cores(t.name, "0.1:100")
-        return results
+    def of(self, mode, beside):
+        """Its arbiter, eager inference, and the neighbour."""
+        return self.sides[mode, beside], *(self.tenants[mode, beside, w] for w in ("eager", beside))
 
     def close(self):
         for t in self.tenants.values():
             t.close()
+        for side in self.sides.values():
+            side.close()
 
 
 def people(bench):
     """Eager inference beside training and beside gemm."""
-    with_mps = bench.world.has_mps
-    mps = Mps(bench.world.scratch) if with_mps else None
+    mps = Mps(bench.world.scratch) if bench.world.has_mps else None
     if mps:
         mps.__enter__()
     cast = None
     try:
-        cast = Cast(bench, ("eager", "train5", "gemm170"), mps)
-        alone = {w: [] for w in ("eager", "train5", "gemm170")}
-        seen = {}
-        modes = [("native", "100", "100"), ("sluice", "50", "50"), ("sluice", "50:100", "50:100")]
-        modes += [("mps", "100", "100")] if mps else []
-        count, seconds = short_rounds(bench)
-        for _ in range(count):
-            for w in alone:
-                alone[w].append(cast.run("native", (w, "100"), seconds=seconds)[0])
-            for beside in ("train5", "gemm170"):
-                for mode, a, b in modes:
-                    pair = cast.run(mode, ("eager", a), (beside, b), seconds=seconds)
-                    for i, r in enumerate(pair):
-                        seen.setdefault((beside, mode, a, i), []).append(r)
-        judge_people(bench, alone, seen, mps)
+        cast = Cast(bench, mps)
+        seen = people_rounds(bench, cast, ["native", *Cast.LIMITS, *(["mps"] if mps else [])])
+        judge_people(bench, seen, mps)
+        alone = {w: seen["alone", w, 0] for w in ("eager", *Cast.BESIDE)}
         two_trainings(bench, cast, alone)
         three_with(bench, cast, alone)
         inference_caps(bench, cast, alone)
@@ -139,81 +135,110 @@ def people(bench):
             mps.__exit__()
 
 
-def judge_people(bench, alone, seen, mps):
-    base = rate(alone["eager"])
-    for beside in ("train5", "gemm170"):
-        def eager(mode, cores):
-            got = seen[beside, mode, cores, 0]
+def people_rounds(bench, cast, modes):
+    """{(mode, neighbour, 0 for inference or 1 for the neighbour): results}; mode "alone" has one result each."""
+    count, seconds = rounds(bench, ROUNDS, ROUND_SECONDS)
+    seen = {}
+    cells = [(m, b) for b in Cast.BESIDE for m in modes]
+    for mode, beside in cells:
+        if mode in Cast.LIMITS:  # which slices suit is found out once, and kept
+            cast.run(mode, beside, 2)
+    for i in range(count):
+        now = [("alone", "eager")] + cells
+        if i % 3 == 0:  # these two do not go by the host's speed
+            now += [("alone", b) for b in Cast.BESIDE]
+        for mode, beside in now if i % 2 == 0 else reversed(now):
+            for k, r in enumerate(cast.run(mode, beside, seconds)):
+                seen.setdefault((mode, beside, k), []).append(r)
+    return seen
+
+
+def error_of(results, base):
+    """The standard error of the mean of their rates, in % of base."""
+    rates, n = [r["rate"] for r in results], len(results)
+    off = sum((r - mean(rates)) ** 2 for r in rates)
+    return 100 * (off / (n - 1) / n) ** 0.5 / base if n > 1 else 0
+
+
+def judge_people(bench, seen, mps):
+    base = rate(seen["alone", "eager", 0])
+    for beside in Cast.BESIDE:
+        def eager(mode):
+            got = seen[mode, beside, 0]
             return 100 * rate(got) / base, p99(got)
 
-        def other(mode, cores):
-            got = seen[beside, mode, cores, 1]
-            return 100 * rate(got) / rate(alone[beside]), mean([gpu_percent(bench, beside, r) for r in got])
-        ts, ts99 = eager("native", "100")
-        ts_other, _ = other("native", "100")
+        def told(mode):
+            return f"{eager(mode)[0]:.0f} (+- {error_of(seen[mode, beside, 0], base):.0f})"
+
+        def other(mode):
+            got = seen[mode, beside, 1]
+            return (100 * rate(got) / rate(seen["alone", beside, 0]),
+                    mean([gpu_percent(bench, beside, r) for r in got]))
+        ts, ts99 = eager("native")
+        ts_other, _ = other("native")
         mps_text = ""
         if mps:
-            m, m99 = eager("mps", "100")
-            mps_text = f"; MPS {m:.0f} + {other('mps', '100')[0]:.0f}, p99 {m99:.1f} ms"
-        hard, hard99 = eager("sluice", "50")
-        rest, time = other("sluice", "50")
+            m, m99 = eager("mps")
+            mps_text = f"; MPS {m:.0f} + {other('mps')[0]:.0f}, p99 {m99:.1f} ms"
+        hard, hard99 = eager("hard")
+        rest, time = other("hard")
         need = min(ts + 5, 97)
+        raw = [seen["alone", "eager", 0]]
         judged(bench, "people", f"eager 50 + {beside} 50",
                f"eager >= {need:.0f} (time-slicing + 5, at most 97), p99 <= {ts99:.1f} ms, "
                "the other at 50 +- 2 of GPU time",
-               f"eager {hard:.0f}, p99 {hard99:.1f} ms, {beside} {time:.1f} of GPU time (rate {rest:.0f}); "
-               f"time-slicing {ts:.0f} + {ts_other:.0f}, p99 {ts99:.1f} ms{mps_text}",
+               f"eager {told('hard')}, p99 {hard99:.1f} ms, {beside} {time:.1f} of GPU time (rate {rest:.0f}); "
+               f"time-slicing {told('native')} + {ts_other:.0f}, p99 {ts99:.1f} ms{mps_text}",
                hard >= need and hard99 <= ts99 and abs(time - 50) <= 2,
-               raw=[seen[beside, m, c, i] for m, c in (("native", "100"), ("sluice", "50"))
-                    for i in (0, 1)])
-        soft, soft99 = eager("sluice", "50:100")
-        rest, _ = other("sluice", "50:100")
+               raw=raw + [seen[m, beside, i] for m in ("native", "hard") for i in (0, 1)])
+        soft, soft99 = eager("soft")
+        rest, _ = other("soft")
         judged(bench, "people", f"eager 50:100 + {beside} 50:100",
                f"eager >= {ts - 2:.0f}, the other >= {ts_other - 2:.0f}, p99 <= {1.1 * ts99:.1f} ms",
-               f"eager {soft:.0f}, {beside} {rest:.0f}, p99 {soft99:.1f} ms",
+               f"eager {told('soft')}, {beside} {rest:.0f}, p99 {soft99:.1f} ms",
                soft >= ts - 2 and rest >= ts_other - 2 and soft99 <= 1.1 * ts99,
-               raw=[seen[beside, "sluice", "50:100", i] for i in (0, 1)])
+               raw=raw + [seen["soft", beside, i] for i in (0, 1)])
 
 
 def two_trainings(bench, cast, alone):
-    second = bench.world.start("train5", mode="sluice", cores="0.1:100")
+    side, eager, first = cast.of("soft", "train5")
+    side.set_cores(eager.name, "0.1:100")
+    second = side.start("train5", mode="sluice", cores="49:100")
     try:
         second.ready()
-        first = cast.tenants["train5", "sluice"]
-        for t in (first, second):
-            bench.world.set_cores(t.name, "49.5:100")
         results = bench.measure([first, second], warm=0.7)
         got = [100 * r["rate"] / rate(alone["train5"]) for r in results]
-        bench.world.set_cores(first.name, "0.1:100")
         judged(bench, "people", "two trainings 50/50", "sum >= 110",
                f"{got[0]:.0f} + {got[1]:.0f} = {sum(got):.0f}", sum(got) >= 110, raw=results)
     finally:
         second.close()
+        side.set_cores(eager.name, "50:100")
 
 
 def three_with(bench, cast, alone):
     """The neighbour's share at 20, and a third that saturates the GPU at 30."""
-    for beside in ("train5", "gemm170"):
-        third = bench.world.start("fma100us", mode="sluice", cores="29:100")
+    for beside in Cast.BESIDE:
+        side, eager, other = cast.of("soft", beside)
+        side.set_cores(other.name, "20:100")
+        third = side.start("fma100us", mode="sluice", cores="30:100")
+        count, seconds = rounds(bench, 2, bench.seconds)
         try:
             third.ready()
-            tenants = [cast.tenants["eager", "sluice"], cast.tenants[beside, "sluice"], third]
-            for t, c in zip(tenants, ("50:100", "20:100", None)):
-                if c:
-                    bench.world.set_cores(t.name, c)
-            results = bench.measure(tenants, warm=0.7)
-            for t in tenants[:2]:
-                bench.world.set_cores(t.name, "0.1:100")
+            results, before = [], []
+            for _ in range(count):
+                before.append(cast.run("alone", "eager", seconds / 2)[0])
+                results.append(bench.measure([eager, other, third], seconds=seconds, warm=0.7))
         finally:
             third.close()
-        eager = 100 * results[0]["rate"] / rate(alone["eager"])
-        times = [gpu_percent(bench, "eager", results[0]), gpu_percent(bench, beside, results[1]),
-                 results[2]["rate"] * 100e-6 * 100]
-        need = 100 * rate(alone["eager"]) * gpu_us(bench, "eager") / 1e6
-        ok = times[1] >= 18 and times[2] >= 27 and times[0] >= min(48, 0.8 * need)
-        judged(bench, "people", f"eager 50, {beside} 20, fma100us 29, all :100",
+        each = list(zip(*results))
+        speed = 100 * rate(each[0]) / rate(before)
+        times = [mean([gpu_percent(bench, w, r) for r in got]) for w, got in zip(("eager", beside), each)]
+        times.append(rate(each[2]) * 100e-6 * 100)
+        need = 100 * rate(before) * gpu_us(bench, "eager") / 1e6
+        ok = times[1] >= 18 and times[2] >= 28 and times[0] >= min(48, 0.8 * need)
+        judged(bench, "people", f"eager 50, {beside} 20, fma100us 30, all :100",
                "each its request of GPU time where it has work (eager: >= 80 % of its speed alone)",
-               f"GPU time {times[0]:.1f} / {times[1]:.1f} / {times[2]:.1f}, eager at {eager:.0f} % of alone",
+               f"GPU time {times[0]:.1f} / {times[1]:.1f} / {times[2]:.1f}, eager at {speed:.0f} % of alone",
                ok, raw=results)
 
 
@@ -223,19 +248,25 @@ def inference_caps(bench, cast, alone):
     leave it alone is 5 above its busiest interval so far, a cap of half is by the interval before, and what it gets is
     compared with the intervals before and after.
     """
-    count, seconds = short_rounds(bench)
+    count, seconds = rounds(bench, CAP_ROUNDS, CAP_SECONDS)
     busy_per_rate = 100 * gpu_us(bench, "eager") / 1e6
     fastest = max(r["rate"] for r in alone["eager"])
+    side, eager, other = cast.of("hard", "gemm170")
+    side.set_cores(other.name, "0.1:100")
 
     def native():
-        return cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
+        return cast.run("alone", "eager", seconds)[0]["rate"]
+
+    def capped(percent):
+        side.set_cores(eager.name, f"{percent:.1f}")
+        return bench.measure([eager], seconds=seconds, warm=0.7)[0]
     for label, low, high in (("busy + 5", 97, 1000), ("busy / 2", 45, 55)):
         got, percents, caps = [], [], []
         after = native()
         for _ in range(count):
             before, fastest = after, max(fastest, after)
             caps.append(fastest * busy_per_rate + 5 if low == 97 else before * busy_per_rate / 2)
-            got.append(cast.run("sluice", ("eager", f"{caps[-1]:.1f}"), seconds=seconds)[0])
+            got.append(capped(caps[-1]))
             after = native()
             percents.append(100 * got[-1]["rate"] / ((before + after) / 2))
         percent = median(percents)

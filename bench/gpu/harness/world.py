@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the benchmark runs: real GPU or simulated, what is built, and how a tenant is started."""
+import copy
 import glob
 import importlib.util
 import json
@@ -170,6 +171,13 @@ class World:
                 raise Broken("the arbiter did not start")
             time.sleep(0.01)
         return arbiter
+
+    def aside(self):
+        """The same with an arbiter of its own, whose tenants may ask for all of the GPU once more."""
+        other = copy.copy(self)
+        other.dir = tempfile.mkdtemp(prefix="d-", dir=self.scratch)
+        other.arbiter = other.start_arbiter() if self.clock else None
+        return other
 
     def close(self):
         if self.arbiter:
