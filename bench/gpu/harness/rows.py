@@ -101,7 +101,13 @@ class Cast:
         """Eager inference and its neighbour, or one of them alone. Returns their results."""
         works = [beside] if mode == "alone" else ["eager", beside]
         key = {"alone": ("native",), "native": ("native",), "mps": ("mps",)}.get(mode, (mode, beside))
-        return self.bench.measure([self.tenants[(*key, w)] for w in works], seconds=seconds)
+        tenants = [self.tenants[(*key, w)] for w in works]
+        results = self.bench.measure(tenants, seconds=seconds)
+        if key in self.sides:  # the slices last until the next period in which somebody works
+            slices = self.sides[key].slices_us()
+            for t, r in zip(tenants, results):
+                r["slice_us"] = slices.get(t.name)
+        return results
 
     def of(self, mode, beside):
         """Its arbiter, eager inference, and the neighbour."""
@@ -170,6 +176,10 @@ def judge_people(bench, seen, mps):
         def told(mode):
             return f"{eager(mode)[0]:.0f} (+- {error_of(seen[mode, beside, 0], base):.0f})"
 
+        def slices(mode):
+            used = [r.get("slice_us") or 0 for r in seen[mode, beside, 1]]
+            return f", slices of {beside} {min(used)} to {max(used)} us"
+
         def other(mode):
             got = seen[mode, beside, 1]
             return (100 * rate(got) / rate(seen["alone", beside, 0]),
@@ -187,15 +197,15 @@ def judge_people(bench, seen, mps):
         judged(bench, "people", f"eager 50 + {beside} 50",
                f"eager >= {need:.0f} (time-slicing + 5, at most 97), p99 <= {ts99:.1f} ms, "
                "the other at 50 +- 2 of GPU time",
-               f"eager {told('hard')}, p99 {hard99:.1f} ms, {beside} {time:.1f} of GPU time (rate {rest:.0f}); "
-               f"time-slicing {told('native')} + {ts_other:.0f}, p99 {ts99:.1f} ms{mps_text}",
+               f"eager {told('hard')}, p99 {hard99:.1f} ms, {beside} {time:.1f} of GPU time (rate {rest:.0f})"
+               f"{slices('hard')}; time-slicing {told('native')} + {ts_other:.0f}, p99 {ts99:.1f} ms{mps_text}",
                hard >= need and hard99 <= ts99 and abs(time - 50) <= 2,
                raw=raw + [seen[m, beside, i] for m in ("native", "hard") for i in (0, 1)])
         soft, soft99 = eager("soft")
         rest, _ = other("soft")
         judged(bench, "people", f"eager 50:100 + {beside} 50:100",
                f"eager >= {ts - 2:.0f}, the other >= {ts_other - 2:.0f}, p99 <= {1.1 * ts99:.1f} ms",
-               f"eager {told('soft')}, {beside} {rest:.0f}, p99 {soft99:.1f} ms",
+               f"eager {told('soft')}, {beside} {rest:.0f}, p99 {soft99:.1f} ms{slices('soft')}",
                soft >= ts - 2 and rest >= ts_other - 2 and soft99 <= 1.1 * ts99,
                raw=raw + [seen["soft", beside, i] for i in (0, 1)])
 

@@ -268,14 +268,19 @@ class World:
         if run.returncode != 0:
             raise Broken(f"sluice set: {run.stderr.decode(errors='replace').strip()}")
 
-    def fallbacks(self):
-        """GPUs that are not shared by slices, and why: a figure of theirs is one of turns."""
+    def status(self):
+        """What the arbiter says; nothing where it does not answer."""
         run = subprocess.run(self.sluice_command("status", "--json"), capture_output=True, timeout=30,
                              check=False)
-        if run.returncode != 0:
-            return []
+        return json.loads(run.stdout) if run.returncode == 0 else {"gpus": [], "tenants": []}
+
+    def slices_us(self):
+        return {t["name"]: t["slice_us"] for t in self.status()["tenants"]}
+
+    def fallbacks(self):
+        """GPUs that are not shared by slices, and why: a figure of theirs is one of turns."""
         return [f"GPU {g['index']} is shared by {g['compute']}: {g['compute_reason']}"
-                for g in json.loads(run.stdout)["gpus"] if g.get("compute") != "slices"]
+                for g in self.status()["gpus"] if g.get("compute") != "slices"]
 
     def describe(self):
         info = {"sim": self.sim, "torch": self.torch, "mps": self.has_mps, "cublas": self.cublas,
