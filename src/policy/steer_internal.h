@@ -43,6 +43,10 @@
 /* How long the parts of the time in which a tenant waits, or launches, are remembered. */
 #define WAITING_MEMORY_NS (200 * MS)
 
+/* Only programs with kernels shorter than a launch takes are bound by their launches. Others end their steps where their
+ * work ends: another slice of their neighbour does not help them. */
+#define SHORT_KERNEL_NS 30000
+
 /* Tenants of one kind that run one at a time. */
 enum turns {
     TURNS_NONE,
@@ -51,7 +55,7 @@ enum turns {
 };
 
 /* The slice of a tenant that suits the light tenants beside it; steer_tune.c. */
-#define TUNE_MOST 4U
+#define TUNE_MOST 5U
 /* What the busy tenants must keep with another slice. */
 enum tune_keep {
     KEEP_SPEED,   /* the speed that they have with the first slice: nobody pays for the light one */
@@ -60,8 +64,8 @@ enum tune_keep {
 };
 struct tune_way {
     enum tune_keep keep;
-    bool together; /* for all busy tenants that take turns, not for one */
-    uint32_t slices_us[TUNE_MOST];
+    bool together;                 /* for all busy tenants that take turns, not for one */
+    uint32_t slices_us[TUNE_MOST]; /* the first is the driver's; 0: no more */
 };
 struct tune {
     const struct tune_way *way; /* NULL: not begun */
@@ -95,6 +99,8 @@ struct tenant {
     uint64_t capped_until_ns;
     /* its windows, while it is light and others are heavy */
     uint64_t trial_at_ns, trial_gap_ns;
+    uint64_t next_trial_ns;  /* as planned at its last trial, … */
+    uint32_t gets_on_beside; /* … and beside how many busy ones it was not behind; 0: none */
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
     uint64_t window_until_ns;
@@ -110,7 +116,8 @@ struct tenant {
     bool queues, launches; /* … and enough of it to be behind */
     uint32_t window_permille;
     bool tried, proven; /* it had a trial; its windows helped it */
-    bool makes_room;    /* its trial showed that others may have windows in its place */
+    bool makes_room;    /* its trial showed that others may have windows in its place, … */
+    bool hardly_runs;   /* … and that it hardly gets on without windows */
     bool alone;         /* the busy tenants are off, for its window or for their limits */
     /* its turn among tenants that run one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */

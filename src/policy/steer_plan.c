@@ -315,7 +315,8 @@ struct company {
     bool below;                  /* a tenant of a lower priority is there */
     bool bound;                  /* a tenant's limit is below the time of its slices */
     bool elsewhere;              /* other GPUs are busy, too */
-    uint64_t windows;            /* permille of the time for tenants with windows of their own */
+    uint64_t windows;            /* permille of the time for tenants with windows of their own, … */
+    bool between;                /* … and some of them get on between those, too */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
@@ -335,6 +336,7 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         c.busy_weights += o->busy ? o->weight : 0;
         c.all_weights += o->weight;
         c.windows += o->window_permille;
+        c.between |= o->window_permille && !o->hardly_runs;
         if (!o->heavy)
             continue;
         c.heavy++;
@@ -385,7 +387,7 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
  */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-#define SHORTER {SL_STEER_DEFAULT_US, 1100, 1400, 1800}
+#define SHORTER {SL_STEER_DEFAULT_US, 900, 1100, 1400, 1750}
 #define LONGER  {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
     static const struct tune_way modest = {KEEP_REQUEST, true, SHORTER},
                                  bound = {KEEP_LIMIT, false, SHORTER},
@@ -414,7 +416,7 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
         return SL_STEER_DEFAULT_US;
     if (c.heavy > 1)
         us = round_us(s, t, &c) * t->weight / c.weights;
-    else if (c.windows)
+    else if (c.windows && !c.between)
         us = WINDOWED_SLICE_US;
     else
         return SL_STEER_DEFAULT_US; /* no other tenant: short slices only cost time */

@@ -11,27 +11,26 @@
 
 /* A slice stays for so many periods. The first of them shows nothing: time that a limited tenant saved or owes comes
  * from the slice before. Before the first run, the tenants have just begun. */
-#define RUN             3U
-#define SETTLING        2U
+#define RUN          3U
+#define SETTLING     2U
 /* After a longer break than this, the tenants have just begun, too. What is known of the slices stays. */
-#define BREAK_NS        (4 * SL_STEER_PERIOD_NS)
+#define BREAK_NS     (4 * SL_STEER_PERIOD_NS)
 /* When all were tried, one run in so many is for another slice, every second time for the first one: rarely, because
  * people notice the slowest steps. The figures of the chosen slice go on, so it is left when it gets worse. */
-#define TRIED_EVERY     160U
+#define TRIED_EVERY  160U
 /* The number of periods in a figure. */
-#define REMEMBERED      16U
-#define KERNELS         4 /* … and in the mean length of a kernel */
+#define REMEMBERED   16U
+#define KERNELS      4 /* … and in the mean length of a kernel */
 /* Busy tenants lack time below this part of their requests, in percent: their use is an estimate. … */
-#define ENOUGH          95
+#define ENOUGH       95
 /* … or below this part of their speed with the first slice; … */
-#define SAME_SPEED      97
+#define SAME_SPEED   97
 /* … and another slice is chosen where it makes the light ones faster by more than that leaves to chance. */
-#define FASTER          103
-/* A tenant with a limit lacks time when it did not reach its limit for this long. */
-#define UNREACHED_NS    (10 * SL_STEER_PERIOD_NS)
-/* Only programs with kernels shorter than a launch takes are bound by their launches. Others end their steps where their
- * work ends: a longer slice of their neighbour does not help them. */
-#define SHORT_KERNEL_NS 30000
+#define FASTER       103
+/* A tenant with a limit lacks time when it did not reach its limit for this long, and used less than this part of it,
+ * in percent: what it saved before may last for longer. */
+#define UNREACHED_NS (10 * SL_STEER_PERIOD_NS)
+#define ALL_OF_IT    97
 
 struct use {
     uint64_t light_launches, light_ns, busy_launches, busy_ns, off_ns;
@@ -115,7 +114,8 @@ static bool is_lacking(const struct sl_steer *s, const struct tenant *t, const s
         return tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH;
     case KEEP_LIMIT: /* a tenant that reaches its limit is off at times; one that lacks time never is */
         return s->now_ns > tune->in_use_ns + UNREACHED_NS &&
-               s->now_ns > t->capped_until_ns + UNREACHED_NS;
+               s->now_ns > t->capped_until_ns + UNREACHED_NS &&
+               tune->busy_got[tune->at] < (int64_t)need_permille * ALL_OF_IT;
     }
     return false;
 }
@@ -133,6 +133,8 @@ static bool better(const struct tune *tune, uint32_t i, uint32_t than)
  * both slices, or with neither, and no slice in between helps. */
 static bool worth_trying(const struct tune *tune, uint32_t i)
 {
+    if (!tune->way->slices_us[i])
+        return false;
     if (tune->way->keep != KEEP_SPEED || i == 0)
         return true;
     if (tune->kernel_ns > SHORT_KERNEL_NS)

@@ -79,13 +79,24 @@ static uint64_t per_second(uint64_t launches, uint64_t ns)
     return ns ? launches * 1000 * MS / ns : 0;
 }
 
-/*
- * Does it run slower than its share of the speed it has alone? Beside busy tenants it has lost its slices then. Tenants
- * that only wait for each other gain by windows where switches cost them much; else they would only wait longer.
- */
-static bool is_behind(const struct rivals *r, uint64_t speed, uint32_t share)
+/* Does it hardly get on without windows? Then it loses nothing when others have long slices between them. */
+static bool hardly_runs(uint64_t speed, uint32_t share)
 {
-    return r->heavy ? speed * 20 < share * 19ULL : speed * 5 < share * 4ULL;
+    return speed * 2 < share;
+}
+
+/*
+ * Does it run slower than its share of the speed it has alone? Beside busy tenants it has lost its slices then. But a
+ * program that is bound by its launches has about half of its speed there, and with windows would only wait longer.
+ * Tenants that only wait for each other gain by windows where switches cost them much.
+ */
+static bool is_behind(const struct tenant *t, const struct rivals *r, uint64_t speed,
+                      uint32_t share)
+{
+    if (!r->heavy)
+        return speed * 5 < share * 4ULL;
+    bool launch_bound = t->inside.used_ns < t->inside.launches * SHORT_KERNEL_NS;
+    return launch_bound ? hardly_runs(speed, share) : speed * 20 < share * 19ULL;
 }
 
 /* Others that make room, and got on without windows so far, may be behind from now on. */
@@ -105,11 +116,13 @@ static void judge(struct sl_steer *s, struct tenant *t)
     uint64_t in = per_second(t->inside.launches, t->inside.ns);
     uint64_t speed = in ? 1000 * per_second(t->outside.launches, t->outside.ns) / in : 1000;
     bool runs = in > 1000 * MS / SL_STEER_PERIOD_NS;
-    bool behind = runs && is_behind(&r, speed, share);
+    bool behind = runs && is_behind(t, &r, speed, share);
     bool early = had && r.untried && !r.heavy; /* some of the others were still on */
     t->tried = true;
-    if (!had) /* all others were off */
+    if (!had) { /* all others were off, and had no long slices before */
         t->makes_room = behind || t->inside.used_ns * 1000 >= t->inside.ns * HEAVY_FROM;
+        t->hardly_runs = hardly_runs(speed, share);
+    }
     t->trials = 0;
     t->inside.launches = t->inside.ns = t->inside.used_ns = 0;
     t->outside.launches = t->outside.ns = t->outside.used_ns = 0;
@@ -125,21 +138,32 @@ static void judge(struct sl_steer *s, struct tenant *t)
     t->proven = proves;
     if (proves)
         t->trial_gap_ns = TRIAL_EVERY_NS;
+    t->gets_on_beside = t->window_permille ? 0 : r.heavy;
     if (t->window_permille)
         return;
-    t->trial_at_ns = s->now_ns + t->trial_gap_ns;
+    t->trial_at_ns = t->next_trial_ns = s->now_ns + t->trial_gap_ns;
     t->trial_gap_ns = t->trial_gap_ns * 2 < TRIAL_RARELY_NS ? t->trial_gap_ns * 2 : TRIAL_RARELY_NS;
+}
+
+/* A trial keeps the others off. A tenant that returns to as many busy ones as before, and got on beside them, has its
+ * next trial no sooner for that. */
+static void plan_trial(struct sl_steer *s, struct tenant *t, const struct rivals *r)
+{
+    t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
+    if (!r->heavy || t->gets_on_beside != r->heavy)
+        t->trial_gap_ns = TRIAL_EVERY_NS;
+    else if (t->next_trial_ns > t->trial_at_ns)
+        t->trial_at_ns = t->next_trial_ns;
 }
 
 void sl_steer_forget_windows(struct tenant *t)
 {
     t->trial_at_ns = 0;
-    t->trial_gap_ns = TRIAL_EVERY_NS;
     t->window_from_ns = SL_STEER_NEVER;
     t->window_until_ns = t->mark_at_ns = 0;
     t->window_open = false;
     t->window_permille = 0;
-    t->tried = t->makes_room = t->proven = false;
+    t->tried = t->makes_room = t->hardly_runs = t->proven = false;
     t->trials = 0;
     t->inside.launches = t->inside.ns = t->inside.used_ns = 0;
     t->outside.launches = t->outside.ns = t->outside.used_ns = 0;
@@ -237,7 +261,7 @@ void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period
         return;
     }
     if (t->trial_at_ns == 0)
-        t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
+        plan_trial(s, t, &r);
     if (t->window_open && s->now_ns >= t->window_until_ns)
         close_window(s, t);
     if (new_period)

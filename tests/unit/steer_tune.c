@@ -91,6 +91,54 @@ static void neither_loses_to_plain_slices(void **state)
         }
 }
 
+/* On a fast host the neighbour's slices leave such a program half of its speed. Windows would help it to no more, and
+ * make one step in ten wait for the neighbour's windows. */
+static void a_fast_host_has_no_windows(void **state)
+{
+    (void)state;
+    for (uint32_t host_us = 1000; host_us <= 1500; host_us += 100)
+        for (uint32_t i = 0; i < 2; i++) {
+            struct seen sliced, steered;
+            compare(eager(host_us), i ? training() : saturating(170 * US), &sliced, &steered);
+            assert_int_equal(stats_of(0).window_permille, 0);
+            if (steered.steps * 100 < sliced.steps * 98 ||
+                steered.busy_permille + PROMISE < sliced.busy_permille)
+                fail_msg("host of %u us: %lu steps for %lu, neighbour %u for %u", host_us,
+                         (unsigned long)steered.steps, (unsigned long)sliced.steps,
+                         steered.busy_permille, sliced.busy_permille);
+        }
+}
+
+/* A limited neighbour has time to lose to switches, so a shorter slice lets each step end sooner. 17 ms of work and 5 ms
+ * of the host's own leave training little room below its limit: it reaches 50 % with some slices only. */
+static void a_limit_makes_a_fast_host_faster(void **state)
+{
+    (void)state;
+    struct world_load steps_of_17_ms = training();
+    steps_of_17_ms.count = 170;
+    for (uint32_t host_us = 1300; host_us <= 2500; host_us += 100)
+        for (uint32_t i = 0; i < 2; i++) {
+            struct world_load busy = i ? steps_of_17_ms : saturating(170 * US);
+            struct seen sliced, steered;
+            start_afresh();
+            add_one(0, spec_of(500, 500), eager(host_us));
+            world_run(world, 1 * S);
+            uint64_t alone = watch(10 * S).steps;
+            compare(eager(host_us), busy, &sliced, &steered);
+            start_afresh();
+            add_one(0, spec_of(500, 500), eager(host_us));
+            add_one(1, spec_of(500, 500), busy);
+            world_run(world, 3 * S);
+            steered = watch(10 * S);
+            assert_no_fault();
+            uint64_t had = 100 * sliced.steps / alone, got = 100 * steered.steps / alone;
+            assert_in_range(steered.busy_permille, 480, 520);
+            if (got < (had + 5 < 86 ? had + 5 : 86))
+                fail_msg("host of %u us: %lu %% of its steps, %lu %% by slices alone", host_us,
+                         (unsigned long)got, (unsigned long)had);
+        }
+}
+
 static void the_slice_follows_the_host(void **state)
 {
     (void)state;
@@ -150,9 +198,14 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(two_lengths_of_a_step),         T(a_slow_host_gets_a_longer_slice),
-        T(neither_loses_to_plain_slices), T(the_slice_follows_the_host),
-        T(long_kernels_are_left_alone),   T(breaks_cost_nothing),
+        T(two_lengths_of_a_step),
+        T(a_slow_host_gets_a_longer_slice),
+        T(neither_loses_to_plain_slices),
+        T(a_fast_host_has_no_windows),
+        T(a_limit_makes_a_fast_host_faster),
+        T(the_slice_follows_the_host),
+        T(long_kernels_are_left_alone),
+        T(breaks_cost_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

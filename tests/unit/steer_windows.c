@@ -96,6 +96,27 @@ static void a_request_is_not_behind(void **state)
     assert_in_range(world->t[1].offs, 0, 30);
 }
 
+/* A break changes nothing about how it gets on: trials stay as rare as they were. */
+static void breaks_bring_no_trials(void **state)
+{
+    (void)state;
+    uint32_t light = add_one(0, spec_of(500, 1000), launch_bound());
+    uint32_t busy = add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 20 * S);
+    uint64_t offs = world->t[1].offs;
+    for (uint32_t i = 0; i < 20; i++) {
+        world_stop(world, light);
+        world_stop(world, busy);
+        world_run(world, 2 * S);
+        world_load_set(world, light, launch_bound());
+        world_load_set(world, busy, saturating(100 * US));
+        world_run(world, 1 * S);
+    }
+    assert_no_fault();
+    assert_int_equal(stats_of(0).window_permille, 0);
+    assert_in_range(world->t[1].offs - offs, 1, 20); /* two in a row, every 8 s at the most */
+}
+
 /* Light work that needs less than its share gets on by itself. */
 static void inference_beside_saturating_work(void **state)
 {
@@ -410,6 +431,7 @@ int main(void)
         T(windows_end_when_it_stops),
         T(windows_end_when_the_neighbour_stops),
         T(a_request_is_not_behind),
+        T(breaks_bring_no_trials),
         T(inference_beside_saturating_work),
         T(limits_beside_inference),
         T(limits_beside_slower_inference),
