@@ -75,8 +75,8 @@ struct tune {
     uint32_t light;
     /* Of the running period: its start, and the launches, the use and the time off at that time. */
     uint64_t since_ns, light_launches, light_ns, busy_launches, busy_ns, off_ns;
-    int64_t kernel_ns; /* of the light tenants, on average */
-    uint32_t tried[TUNE_MOST];
+    int64_t kernel_ns;                            /* of the light tenants, on average */
+    uint32_t tried[TUNE_MOST], passes[TUNE_MOST]; /* the periods in its figures, and its runs */
     /* With each slice: launches a second, and GPU time in 1/100000. */
     int64_t light_got[TUNE_MOST], busy_ran[TUNE_MOST], busy_got[TUNE_MOST];
     bool lacks[TUNE_MOST]; /* the busy tenants get too little with it */

@@ -5,7 +5,8 @@
  * last launch: with slices of 2 ms that is every 2.8 ms, and every 5.2 ms if its host is a little slower. A shorter
  * slice makes the step shorter, a slightly longer one may save a whole round. The best slice depends on the program and
  * on the speed of its host. So each slice is tried for a few periods, and the slice with which the light tenants get
- * most done is kept, unless the busy ones then get too little.
+ * most done is kept, unless the busy ones then get too little. The speed of a host goes up and down by a third within
+ * seconds, so slices that are close to each other are tried by turns, several times.
  */
 #include "policy/steer_internal.h"
 
@@ -15,6 +16,9 @@
 #define SETTLING     2U
 /* After a longer break than this, the tenants have just begun, too. What is known of the slices stays. */
 #define BREAK_NS     (4 * SL_STEER_PERIOD_NS)
+/* A slice is tried so many times, in turn with the others, unless it is below this part of the best one, in percent. */
+#define PASSES       4U
+#define IN_QUESTION  85
 /* When all were tried, one run in so many is for another slice, every second time for the first one: rarely, because
  * people notice the slowest steps. The figures of the chosen slice go on, so it is left when it gets worse. */
 #define TRIED_EVERY  160U
@@ -26,7 +30,7 @@
 /* … or below this part of their speed with the first slice; … */
 #define SAME_SPEED   97
 /* … and another slice is chosen where it makes the light ones faster by more than that leaves to chance. */
-#define FASTER       103
+#define FASTER       107
 /* A tenant with a limit lacks time when it did not reach its limit for this long, and used less than this part of it,
  * in percent: what it saved before may last for longer. */
 #define UNREACHED_NS (10 * SL_STEER_PERIOD_NS)
@@ -142,21 +146,53 @@ static bool worth_trying(const struct tune *tune, uint32_t i)
     return i == 1 || tune->light_got[1] * 5 > tune->light_got[0] * 4;
 }
 
-static uint32_t choose(struct tune *tune)
+static uint32_t best_of(const struct tune *tune)
 {
     uint32_t best = 0;
+    for (uint32_t i = 1; i < TUNE_MOST; i++)
+        if (tune->passes[i] && worth_trying(tune, i) && better(tune, i, best))
+            best = i;
+    return best;
+}
+
+/* Could it still turn out to be the best one? */
+static bool in_question(const struct tune *tune, uint32_t i, uint32_t best)
+{
+    if (!worth_trying(tune, i))
+        return false;
+    if (!tune->passes[i] || i == best)
+        return true;
+    if (tune->way->keep == KEEP_SPEED) /* a few periods do not show yet what busy ones lack */
+        return tune->light_got[i] > tune->light_got[0];
+    return !tune->lacks[i] && tune->light_got[i] * 100 > tune->light_got[best] * IN_QUESTION;
+}
+
+/* The slice that was tried least, of those in question. TUNE_MOST: one is left, or all were tried enough. */
+static uint32_t next_to_try(const struct tune *tune, uint32_t best)
+{
+    uint32_t next = TUNE_MOST, n = 0;
     for (uint32_t i = 0; i < TUNE_MOST; i++) {
-        if (!worth_trying(tune, i))
+        bool rival = i == 0 && tune->way->keep == KEEP_SPEED;
+        if (!rival && !in_question(tune, i, best))
             continue;
-        if (!tune->tried[i])
-            return i;
-        best = better(tune, i, best) ? i : best;
+        n++;
+        if (tune->passes[i] < PASSES && (next == TUNE_MOST || tune->passes[i] < tune->passes[next]))
+            next = i;
     }
+    return n > 1 ? next : TUNE_MOST;
+}
+
+static uint32_t choose(struct tune *tune)
+{
+    uint32_t best = best_of(tune), next = next_to_try(tune, best);
+    if (next < TUNE_MOST)
+        return next;
     tune->runs++;
     uint32_t turn = tune->runs / TRIED_EVERY, other = turn % 2 ? 0 : turn / 2 % TUNE_MOST;
     if (tune->runs % TRIED_EVERY || other == best || !worth_trying(tune, other))
         return best;
-    tune->tried[other] = 0; /* the program may be another one by now, or its host slower */
+    /* The program may be another one by now, or its host slower: it is tried anew, in turn with the best one. */
+    tune->tried[other] = tune->passes[other] = tune->passes[best] = 0;
     return other;
 }
 
@@ -172,8 +208,10 @@ static void begin_run(const struct sl_steer *s, struct tenant *t, uint64_t need_
 {
     struct tune *tune = &t->tune;
     uint32_t before = tune->at;
-    if (!tune->settles)
+    if (!tune->settles) {
         tune->lacks[before] = is_lacking(s, t, tune, need_permille);
+        tune->passes[before] += tune->passes[before] < PASSES;
+    }
     tune->at = choose(tune);
     tune->fresh = tune->at != before || !tune->tried[tune->at];
     tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;

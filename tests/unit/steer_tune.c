@@ -139,6 +139,48 @@ static void a_limit_makes_a_fast_host_faster(void **state)
         }
 }
 
+/* The speed of a real host goes up and down by a third within seconds. The same ups and downs each time. */
+static uint64_t steps_on_a_wandering_host(uint64_t seed, uint64_t host_us, struct world_load busy,
+                                          uint32_t limit, bool deaf)
+{
+    start_afresh();
+    world->deaf = deaf;
+    uint32_t light = add_one(0, spec_of(500, limit), eager(host_us));
+    add_one(1, spec_of(500, limit), busy);
+    uint64_t steps = 0;
+    for (uint32_t i = 0; i < 80; i++) {
+        uint64_t off = world_random(&seed) % 300;
+        if (world_random(&seed) % 3 == 0)
+            world_load_set(world, light, eager(host_us * (850 + off) / 1000));
+        uint64_t before = world->t[0].bursts;
+        world_run(world, 150 * MS);
+        steps += i >= 20 ? world->t[0].bursts - before : 0;
+    }
+    assert_no_fault();
+    return steps;
+}
+
+static void chance_chooses_no_slice(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct world_load busy = i % 2 ? training() : saturating(170 * US);
+        uint32_t limit = i < 2 ? 1000 : 500;
+        uint64_t all_sliced = 0, all_steered = 0;
+        for (uint64_t seed = 1; seed <= 12; seed++) {
+            uint64_t host_us = 1600 + 75 * seed;
+            uint64_t sliced = steps_on_a_wandering_host(seed, host_us, busy, 1000, true);
+            uint64_t steered = steps_on_a_wandering_host(seed, host_us, busy, limit, false);
+            if (steered * 100 < sliced * 97)
+                fail_msg("host of %lu us: %lu steps for %lu", (unsigned long)host_us,
+                         (unsigned long)steered, (unsigned long)sliced);
+            all_sliced += sliced;
+            all_steered += steered;
+        }
+        assert_true(all_steered * 1000 >= all_sliced * (limit < 1000 ? 1100 : 995));
+    }
+}
+
 static void the_slice_follows_the_host(void **state)
 {
     (void)state;
@@ -203,6 +245,7 @@ int main(void)
         T(neither_loses_to_plain_slices),
         T(a_fast_host_has_no_windows),
         T(a_limit_makes_a_fast_host_faster),
+        T(chance_chooses_no_slice),
         T(the_slice_follows_the_host),
         T(long_kernels_are_left_alone),
         T(breaks_cost_nothing),
