@@ -47,6 +47,10 @@
  * work ends: another slice of their neighbour does not help them. */
 #define SHORT_KERNEL_NS 30000
 
+/* A tenant that launched nothing for this long, and waits for nothing, has stopped. It still counts as active for a
+ * second. */
+#define STOPPED_NS (2 * TICK_NS)
+
 /* Tenants of one kind that run one at a time. */
 enum turns {
     TURNS_NONE,
@@ -72,6 +76,7 @@ struct tune {
     uint32_t at, left,
         runs;            /* the slice in use, its periods left, and the runs since all were tried */
     bool fresh, settles; /* this period shows nothing; nor does this run */
+    bool scored;         /* a period of this run showed something */
     uint32_t light;
     /* Of the running period: its start, and the launches, the use and the time off at that time. */
     uint64_t since_ns, light_launches, light_ns, busy_launches, busy_ns, off_ns;
@@ -176,6 +181,11 @@ static inline bool lately(const struct sl_steer *s, const struct tenant *t, uint
 static inline bool active(const struct sl_steer *s, const struct tenant *t)
 {
     return t->seen.active || t->seen.pending || lately(s, t, TICK_NS);
+}
+
+static inline bool has_stopped(const struct sl_steer *s, const struct tenant *t)
+{
+    return s->now_ns > t->wanted_at_ns + STOPPED_NS;
 }
 
 static inline void earlier(uint64_t *next, uint64_t at)

@@ -39,11 +39,15 @@
 struct use {
     uint64_t light_launches, light_ns, busy_launches, busy_ns, off_ns;
     uint32_t light; /* their number */
+    bool at_work;   /* all of them, and the busy one */
 };
 
 static struct use use_now(const struct sl_steer *s, const struct tenant *t, bool together)
 {
-    struct use u = {.busy_ns = t->used_ns, .busy_launches = t->seen.launches, .off_ns = t->off_ns};
+    struct use u = {.busy_ns = t->used_ns,
+                    .busy_launches = t->seen.launches,
+                    .off_ns = t->off_ns,
+                    .at_work = together || !has_stopped(s, t)};
     const struct tenant *o;
     FOR_EACH_TENANT(s, o)
     {
@@ -58,6 +62,7 @@ static struct use use_now(const struct sl_steer *s, const struct tenant *t, bool
         u.light_launches += o->seen.launches;
         u.light_ns += o->used_ns;
         u.light++;
+        u.at_work &= !has_stopped(s, o);
     }
     return u;
 }
@@ -68,13 +73,14 @@ static void learn(int64_t *mean, uint64_t now, uint64_t before, uint64_t scale, 
     *mean += ((int64_t)((now - before) * scale / span_ns) - *mean) / weight;
 }
 
-/* Does the period that ends now show what its slice is worth? Not while others had a window: then the busy tenant was off
- * with any slice. (Tenants that have limits or take turns are off all the time.) */
+/* Does the period that ends now show what its slice is worth? Not if somebody had stopped at its start or its end. Not
+ * while others had a window: then the busy tenant was off with any slice. (Tenants that have limits or take turns are
+ * off all the time.) */
 static bool comparable(const struct tune *tune, const struct use *u, uint64_t span_ns)
 {
     bool window =
         tune->way->keep == KEEP_SPEED && !tune->way->together && u->off_ns != tune->off_ns;
-    return !tune->fresh && !window && u->light == tune->light &&
+    return !tune->fresh && u->at_work && !window && u->light == tune->light &&
            u->light_launches >= tune->light_launches && u->light_ns >= tune->light_ns &&
            u->busy_launches >= tune->busy_launches && u->busy_ns >= tune->busy_ns &&
            span_ns >= SL_STEER_PERIOD_NS / 2;
@@ -95,6 +101,7 @@ static void score(struct tune *tune, const struct use *u, uint64_t now_ns)
     learn(&tune->busy_ran[at], u->busy_launches, tune->busy_launches, 1000 * MS, span, weight);
     learn(&tune->busy_got[at], u->busy_ns, tune->busy_ns, 100000, span, weight);
     tune->tried[at]++;
+    tune->scored = true;
 }
 
 static void begin_period(struct tune *tune, const struct use *u, uint64_t now_ns)
@@ -208,11 +215,13 @@ static void begin_run(const struct sl_steer *s, struct tenant *t, uint64_t need_
 {
     struct tune *tune = &t->tune;
     uint32_t before = tune->at;
-    if (!tune->settles) {
+    if (tune->scored) {
         tune->lacks[before] = is_lacking(s, t, tune, need_permille);
         tune->passes[before] += tune->passes[before] < PASSES;
     }
-    tune->at = choose(tune);
+    /* Nothing is tried on programs that do not stay at work. */
+    tune->at = tune->scored || tune->settles ? choose(tune) : best_of(tune);
+    tune->scored = false;
     tune->fresh = tune->at != before || !tune->tried[tune->at];
     tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
     tune->left = RUN;
@@ -236,6 +245,8 @@ uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct 
     tune->fresh = tune->settles;
     if (tune->left == 0)
         begin_run(s, t, need_permille);
+    tune->fresh |= !u.at_work;
+    tune->in_use_ns = u.at_work ? tune->in_use_ns : s->now_ns;
     tune->left--;
     return way->slices_us[tune->at];
 }

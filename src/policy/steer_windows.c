@@ -51,6 +51,7 @@ static bool competes(const struct sl_steer *s, const struct tenant *t, const str
 /* The others on its GPUs that windows of its own could keep off. */
 struct rivals {
     uint32_t heavy, waiting;
+    bool at_work;     /* not all of them have stopped */
     bool room;        /* some of them are kept off in windows */
     bool untried;     /* of some it is not known yet */
     uint64_t back_ns; /* when one of them returns from its limit; now if one of them is on */
@@ -66,6 +67,7 @@ static struct rivals rivals_of(const struct sl_steer *s, const struct tenant *t)
             continue;
         r.heavy += o->heavy;
         r.waiting += !o->heavy;
+        r.at_work |= !has_stopped(s, o);
         r.room |= o->heavy || o->makes_room;
         /* A limited one may never be on for a trial. */
         r.untried |= !o->heavy && !o->tried && !limited(o);
@@ -187,11 +189,15 @@ static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
     }
 }
 
-/* Windows of tenants on the same GPUs follow one another up to the end of the period; trials come one at a time. */
+/* Windows of tenants on the same GPUs follow one another up to the end of the period; trials come one at a time. A
+ * tenant that has stopped has none. */
 static void place_window(struct sl_steer *s, struct tenant *t)
 {
+    t->window_from_ns = SL_STEER_NEVER;
+    if (has_stopped(s, t))
+        return;
     uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000, until = end_of_period(s);
-    bool trial = length == 0 && s->now_ns >= t->trial_at_ns, free = true;
+    bool trial = length == 0 && t->trial_at_ns && s->now_ns >= t->trial_at_ns, free = true;
     const struct tenant *o;
     if (trial)
         length = TRIAL_NS;
@@ -260,7 +266,7 @@ void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period
         sl_steer_forget_windows(t);
         return;
     }
-    if (t->trial_at_ns == 0)
+    if (t->trial_at_ns == 0 && r.at_work && !has_stopped(s, t))
         plan_trial(s, t, &r);
     if (t->window_open && s->now_ns >= t->window_until_ns)
         close_window(s, t);

@@ -236,6 +236,59 @@ static void breaks_cost_nothing(void **state)
     assert_no_fault();
 }
 
+#define STRETCHES 20
+#define COUNTED   17
+
+/* Programs that work for a second and then stop for one. The periods in which they begin and end say nothing about
+ * slices. */
+static uint64_t steps_in_stretches(uint64_t host_us, struct world_load busy_load, uint32_t limit,
+                                   uint64_t *ret_neighbour)
+{
+    start_afresh();
+    uint32_t light = add_one(0, spec_of(500, limit), eager(host_us));
+    uint32_t busy = add_one(1, spec_of(500, limit), busy_load);
+    uint64_t steps = 0, permille = 0;
+    for (uint32_t i = 0; i < STRETCHES; i++) {
+        world_load_set(world, light, eager(host_us));
+        world_load_set(world, busy, busy_load);
+        world_run(world, (300 + 7 * i) * MS);
+        struct seen seen = watch(800 * MS);
+        steps += i >= STRETCHES - COUNTED ? seen.steps : 0;
+        permille += i >= STRETCHES - COUNTED ? seen.busy_permille : 0;
+        world_stop(world, light);
+        world_run(world, 3 * MS);
+        world_stop(world, busy);
+        world_run(world, (100 + 97 * i) * MS);
+    }
+    assert_no_fault();
+    *ret_neighbour = permille / COUNTED;
+    return steps;
+}
+
+/* Which slice suits is found out later, and is the same one. */
+static void stretches_of_work_choose_as_long_ones_do(void **state)
+{
+    (void)state;
+    uint64_t all_steady = 0, all_steps = 0;
+    for (uint64_t host_us = 1500; host_us <= 3300; host_us += 300)
+        for (uint32_t i = 0; i < 4; i++) {
+            struct world_load busy = i % 2 ? training() : saturating(170 * US);
+            uint32_t limit = i < 2 ? 1000 : 500;
+            start_afresh();
+            add_one(0, spec_of(500, limit), eager(host_us));
+            add_one(1, spec_of(500, limit), busy);
+            world_run(world, 5 * S);
+            uint64_t steady = watch(COUNTED * 800 * MS).steps, neighbour;
+            uint64_t steps = steps_in_stretches(host_us, busy, limit, &neighbour);
+            if (steps * 100 < steady * 88 || (limit < 1000 && (neighbour < 480 || neighbour > 520)))
+                fail_msg("host of %lu us: %lu steps for %lu, neighbour %lu", (unsigned long)host_us,
+                         (unsigned long)steps, (unsigned long)steady, (unsigned long)neighbour);
+            all_steady += steady;
+            all_steps += steps;
+        }
+    assert_true(all_steps * 100 >= all_steady * 99);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -249,6 +302,7 @@ int main(void)
         T(the_slice_follows_the_host),
         T(long_kernels_are_left_alone),
         T(breaks_cost_nothing),
+        T(stretches_of_work_choose_as_long_ones_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,6 @@ void world_stop(struct world *w, uint32_t proc)
     world_load_set(w, proc, (struct world_load){.count = 1, .kernel_ns = 1});
     w->p[proc].left = 0;
     w->p[proc].host_at_ns = NEVER;
-    w->p[proc].launched_at_ns = 0;
 }
 
 uint32_t world_start(struct world *w, uint32_t tenant, uint32_t gpu, struct world_load load)
