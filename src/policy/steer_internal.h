@@ -73,10 +73,13 @@ struct tune_way {
 };
 struct tune {
     const struct tune_way *way; /* NULL: not begun */
-    uint32_t at, left,
-        runs;            /* the slice in use, its periods left, and the runs since all were tried */
-    bool fresh, settles; /* this period shows nothing; nor does this run */
-    bool scored;         /* a period of this run showed something */
+    uint32_t at, left;          /* the slice in use, and its periods left */
+    uint32_t chosen, rival; /* the slice between trials; who is tried beside it, TUNE_MOST: all */
+    int64_t chosen_got;     /* what the light ones got with it when it was chosen */
+    bool trying;
+    uint32_t runs, turns; /* since the last trial; and the trials since then */
+    bool fresh, settles;  /* this period shows nothing; nor does this run */
+    bool scored;          /* a period of this run showed something */
     uint32_t light;
     /* Of the running period: its start, and the launches, the use and the time off at that time. */
     uint64_t since_ns, light_launches, light_ns, busy_launches, busy_ns, off_ns;

@@ -387,7 +387,7 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
  */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-#define SHORTER {SL_STEER_DEFAULT_US, 900, 1100, 1400, 1750}
+#define SHORTER {SL_STEER_DEFAULT_US, 1100, 900, 1400, 1750}
 #define LONGER  {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
     static const struct tune_way modest = {KEEP_REQUEST, true, SHORTER},
                                  bound = {KEEP_LIMIT, false, SHORTER},

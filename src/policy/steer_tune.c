@@ -12,16 +12,18 @@
 
 /* A slice stays for so many periods. The first of them shows nothing: time that a limited tenant saved or owes comes
  * from the slice before. Before the first run, the tenants have just begun. */
-#define RUN          3U
+#define RUN          5U
 #define SETTLING     2U
 /* After a longer break than this, the tenants have just begun, too. What is known of the slices stays. */
 #define BREAK_NS     (4 * SL_STEER_PERIOD_NS)
 /* A slice is tried so many times, in turn with the others, unless it is below this part of the best one, in percent. */
-#define PASSES       4U
+#define PASSES       3U
 #define IN_QUESTION  85
-/* When all were tried, one run in so many is for another slice, every second time for the first one: rarely, because
- * people notice the slowest steps. The figures of the chosen slice go on, so it is left when it gets worse. */
-#define TRIED_EVERY  160U
+/* When all were tried, the chosen slice stays for so many runs before one is tried again: rarely, because people notice
+ * the slowest steps. … */
+#define TRIED_EVERY  100U
+/* … All are tried again if the light ones are faster or slower than then by more than this, in percent. */
+#define CHANGED      125
 /* The number of periods in a figure. */
 #define REMEMBERED   16U
 #define KERNELS      4 /* … and in the mean length of a kernel */
@@ -29,12 +31,14 @@
 #define ENOUGH       95
 /* … or below this part of their speed with the first slice; … */
 #define SAME_SPEED   97
-/* … and another slice is chosen where it makes the light ones faster by more than that leaves to chance. */
+/* … and another slice than the usual one is chosen where it makes the light ones faster by more than chance does; where
+ * the usual one is the driver's, by this much. */
+#define BY_CHANCE    103
 #define FASTER       107
 /* A tenant with a limit lacks time when it did not reach its limit for this long, and used less than this part of it,
  * in percent: what it saved before may last for longer. */
-#define UNREACHED_NS (10 * SL_STEER_PERIOD_NS)
-#define ALL_OF_IT    97
+#define UNREACHED_NS (20 * SL_STEER_PERIOD_NS)
+#define ALL_OF_IT    98
 
 struct use {
     uint64_t light_launches, light_ns, busy_launches, busy_ns, off_ns;
@@ -115,12 +119,14 @@ static void begin_period(struct tune *tune, const struct use *u, uint64_t now_ns
     tune->light = u->light;
 }
 
+/* Some launch in bursts, and what they use is an estimate: both must say that they are slower. */
 static bool is_lacking(const struct sl_steer *s, const struct tenant *t, const struct tune *tune,
                        uint64_t need_permille)
 {
     switch (tune->way->keep) {
     case KEEP_SPEED:
-        return tune->busy_ran[tune->at] * 100 < tune->busy_ran[0] * SAME_SPEED;
+        return tune->busy_ran[tune->at] * 100 < tune->busy_ran[0] * SAME_SPEED &&
+               tune->busy_got[tune->at] * 100 < tune->busy_got[0] * SAME_SPEED;
     case KEEP_REQUEST:
         return tune->busy_got[tune->at] < (int64_t)need_permille * ENOUGH;
     case KEEP_LIMIT: /* a tenant that reaches its limit is off at times; one that lacks time never is */
@@ -131,13 +137,20 @@ static bool is_lacking(const struct sl_steer *s, const struct tenant *t, const s
     return false;
 }
 
-/* The first slice is for busy tenants that lack time with every slice. */
-static bool better(const struct tune *tune, uint32_t i, uint32_t than)
+/* Where a short slice leaves too little, a shorter one leaves less. */
+static void note_lack(struct tune *tune, bool lacks)
 {
-    if (tune->lacks[i] || tune->lacks[than])
-        return !tune->lacks[i];
-    bool usual = than == 0 && tune->way->keep == KEEP_SPEED;
-    return tune->light_got[i] * 100 > tune->light_got[than] * (usual ? FASTER : 100);
+    bool shorter = lacks && tune->way->keep != KEEP_SPEED;
+    tune->lacks[tune->at] = lacks;
+    for (uint32_t i = 0; i < TUNE_MOST; i++)
+        tune->lacks[i] |= shorter && tune->way->slices_us[i] < tune->way->slices_us[tune->at];
+}
+
+/* Used unless another slice is better by more than chance: for tenants that pay for no other one the driver's, for
+ * others a short one, because it suits most hosts and makes the slowest steps shorter. */
+static uint32_t usual(const struct tune *tune)
+{
+    return tune->way->keep == KEEP_SPEED ? 0 : 1;
 }
 
 /* Of longer slices, the longest is tried first. Where it costs the light ones a fifth, they do a step in each round with
@@ -153,34 +166,52 @@ static bool worth_trying(const struct tune *tune, uint32_t i)
     return i == 1 || tune->light_got[1] * 5 > tune->light_got[0] * 4;
 }
 
+/* At first all are tried; later the chosen one and one rival. */
+static bool takes_part(const struct tune *tune, uint32_t i)
+{
+    return (tune->rival == TUNE_MOST || i == tune->rival || i == tune->chosen) &&
+           worth_trying(tune, i);
+}
+
+static bool better(const struct tune *tune, uint32_t i, uint32_t than, int64_t by)
+{
+    if (tune->lacks[i] || tune->lacks[than])
+        return !tune->lacks[i];
+    return tune->light_got[i] * 100 > tune->light_got[than] * by;
+}
+
 static uint32_t best_of(const struct tune *tune)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < TUNE_MOST; i++)
-        if (tune->passes[i] && worth_trying(tune, i) && better(tune, i, best))
+    uint32_t first = takes_part(tune, usual(tune)) ? usual(tune) : tune->chosen, best = first;
+    int64_t by = tune->way->keep == KEEP_SPEED ? FASTER : BY_CHANCE;
+    for (uint32_t i = 0; i < TUNE_MOST; i++)
+        if (tune->passes[i] && takes_part(tune, i) &&
+            better(tune, i, best, best == first ? by : 100))
             best = i;
-    return best;
+    return tune->lacks[best] ? 0 : best; /* the busy ones lack time with every slice */
 }
 
 /* Could it still turn out to be the best one? */
 static bool in_question(const struct tune *tune, uint32_t i, uint32_t best)
 {
-    if (!worth_trying(tune, i))
+    if (!takes_part(tune, i))
         return false;
-    if (!tune->passes[i] || i == best)
+    if (!tune->passes[i] || i == best || i == usual(tune))
         return true;
     if (tune->way->keep == KEEP_SPEED) /* a few periods do not show yet what busy ones lack */
         return tune->light_got[i] > tune->light_got[0];
     return !tune->lacks[i] && tune->light_got[i] * 100 > tune->light_got[best] * IN_QUESTION;
 }
 
-/* The slice that was tried least, of those in question. TUNE_MOST: one is left, or all were tried enough. */
-static uint32_t next_to_try(const struct tune *tune, uint32_t best)
+/* The slice that was tried least, of those in question; the usual one first. TUNE_MOST: one is left, or all were tried
+ * enough. */
+static uint32_t next_to_try(const struct tune *tune)
 {
-    uint32_t next = TUNE_MOST, n = 0;
+    uint32_t best = best_of(tune), next = usual(tune), n = 0;
+    if (!in_question(tune, next, best) || tune->passes[next] == PASSES)
+        next = TUNE_MOST;
     for (uint32_t i = 0; i < TUNE_MOST; i++) {
-        bool rival = i == 0 && tune->way->keep == KEEP_SPEED;
-        if (!rival && !in_question(tune, i, best))
+        if (!in_question(tune, i, best))
             continue;
         n++;
         if (tune->passes[i] < PASSES && (next == TUNE_MOST || tune->passes[i] < tune->passes[next]))
@@ -189,18 +220,40 @@ static uint32_t next_to_try(const struct tune *tune, uint32_t best)
     return n > 1 ? next : TUNE_MOST;
 }
 
+/* The program may be another one by now, or its host slower: then all slices are tried again, else one of them. */
+static void try_again(struct tune *tune)
+{
+    int64_t got = tune->light_got[tune->chosen], then = tune->chosen_got;
+    uint32_t turn = tune->turns++, rival = turn % 2 ? usual(tune) : turn / 2 % TUNE_MOST;
+    tune->runs = 0;
+    tune->rival = got * CHANGED < then * 100 || got * 100 > then * CHANGED ? TUNE_MOST : rival;
+    if (rival == tune->chosen && tune->rival != TUNE_MOST)
+        return;
+    tune->trying = true;
+    for (uint32_t i = 0; i < TUNE_MOST; i++)
+        if (takes_part(tune, i))
+            tune->tried[i] = tune->passes[i] = 0;
+}
+
+/* Between trials the chosen slice stays: what is known of the others is from another time, and another speed of the
+ * host. */
 static uint32_t choose(struct tune *tune)
 {
-    uint32_t best = best_of(tune), next = next_to_try(tune, best);
+    if (!tune->trying && tune->lacks[tune->chosen]) {
+        tune->rival = TUNE_MOST;
+        tune->chosen = best_of(tune);
+    }
+    if (!tune->trying && ++tune->runs >= TRIED_EVERY)
+        try_again(tune);
+    uint32_t next = tune->trying ? next_to_try(tune) : TUNE_MOST;
     if (next < TUNE_MOST)
         return next;
-    tune->runs++;
-    uint32_t turn = tune->runs / TRIED_EVERY, other = turn % 2 ? 0 : turn / 2 % TUNE_MOST;
-    if (tune->runs % TRIED_EVERY || other == best || !worth_trying(tune, other))
-        return best;
-    /* The program may be another one by now, or its host slower: it is tried anew, in turn with the best one. */
-    tune->tried[other] = tune->passes[other] = tune->passes[best] = 0;
-    return other;
+    if (tune->trying) {
+        tune->chosen = best_of(tune);
+        tune->chosen_got = tune->light_got[tune->chosen];
+    }
+    tune->trying = false;
+    return tune->chosen;
 }
 
 /* The run that the break ended is of no use; nor is the time in which nobody was there to reach a limit. */
@@ -216,16 +269,24 @@ static void begin_run(const struct sl_steer *s, struct tenant *t, uint64_t need_
     struct tune *tune = &t->tune;
     uint32_t before = tune->at;
     if (tune->scored) {
-        tune->lacks[before] = is_lacking(s, t, tune, need_permille);
+        note_lack(tune, is_lacking(s, t, tune, need_permille));
         tune->passes[before] += tune->passes[before] < PASSES;
     }
     /* Nothing is tried on programs that do not stay at work. */
-    tune->at = tune->scored || tune->settles ? choose(tune) : best_of(tune);
+    tune->at = tune->scored || tune->settles ? choose(tune) : tune->chosen;
     tune->scored = false;
     tune->fresh = tune->at != before || !tune->tried[tune->at];
     tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
     tune->left = RUN;
     tune->settles = false;
+}
+
+/* Another situation: earlier figures are of no use. */
+static void begin(struct tune *tune, const struct tune_way *way)
+{
+    *tune = (struct tune){
+        .way = way, .left = SETTLING, .settles = true, .trying = true, .rival = TUNE_MOST};
+    tune->at = tune->chosen = usual(tune);
 }
 
 uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,
@@ -235,8 +296,8 @@ uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct 
     struct use u = use_now(s, t, way->together);
     if (tune->way == way && s->now_ns == tune->since_ns)
         return way->slices_us[tune->at];
-    if (tune->way != way) /* another situation: earlier figures are of no use */
-        *tune = (struct tune){.way = way, .left = SETTLING, .settles = true};
+    if (tune->way != way)
+        begin(tune, way);
     else if (s->now_ns > tune->since_ns + BREAK_NS)
         go_on(tune, s->now_ns);
     else

@@ -133,7 +133,7 @@ static void a_limit_makes_a_fast_host_faster(void **state)
             assert_no_fault();
             uint64_t had = 100 * sliced.steps / alone, got = 100 * steered.steps / alone;
             assert_in_range(steered.busy_permille, 480, 520);
-            if (got < (had + 5 < 86 ? had + 5 : 86))
+            if (got < (had + 5 < 85 ? had + 5 : 85))
                 fail_msg("host of %u us: %lu %% of its steps, %lu %% by slices alone", host_us,
                          (unsigned long)got, (unsigned long)had);
         }
@@ -190,7 +190,7 @@ static void the_slice_follows_the_host(void **state)
     uint64_t fast = watch(10 * S).steps;
     assert_int_equal(world->t[1].order.slice_us, SL_STEER_DEFAULT_US);
     world_load_set(world, light, eager(3100));
-    world_run(world, 5 * S);
+    world_run(world, 30 * S);
     uint64_t slow = watch(10 * S).steps;
     assert_true(slow * S / 10 >
                 10 * S / 45 * 100); /* 4.5 ms a step at most; 5.2 with the driver's slice */
