@@ -28,10 +28,12 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     p.add_argument("--sim", metavar="CARDS", help="on the simulated GPU, e.g. h200; bars looser by 2, unless under bench_clock")
     p.add_argument("--quick", action="store_true", help="half the time per cell")
+    p.add_argument("--no-mps", action="store_true", help="without the rows and columns of MPS")
     p.add_argument("--seconds", type=float, help="measured time per cell")
     p.add_argument("--only", metavar="GROUP[:PART],...",
                    help="of " + ", ".join(GROUPS) + "; a PART is a work or a word of a row's name: "
-                   "caps:gemm, caps:mps, pairs:sluice, launch:tiny")
+                   "caps:gemm, caps:mps, pairs:sluice, launch:tiny, people:beside; of people also "
+                   "trainings, third and limits")
     p.add_argument("--out", metavar="DIR", default="bench-results", help="default: bench-results")
     p.add_argument("--build", metavar="DIR", help="where sluice is built (default: build-core or build)")
     p.add_argument("--lenient", action="store_true", help="exit code 0 although a bar is not met")
@@ -70,6 +72,7 @@ def find_build(named):
 
 def measure(args, scratch):
     world = World(args.sim, find_build(args.build), scratch)
+    world.has_mps &= not args.no_mps
     world.build_tenant()
     seconds = args.seconds or (2.0 if args.sim else 4.0) / (2 if args.quick else 1)
     # The simulated GPU on the real clock shows how busy the computer is, too. On a clock of its own it does not.

@@ -128,12 +128,15 @@ def people(bench):
     cast = None
     try:
         cast = Cast(bench, mps)
-        seen = people_rounds(bench, cast, ["native", *Cast.LIMITS, *(["mps"] if mps else [])])
-        judge_people(bench, seen, mps)
-        alone = {w: seen["alone", w, 0] for w in ("eager", *Cast.BESIDE)}
-        two_trainings(bench, cast, alone)
-        three_with(bench, cast, alone)
-        inference_caps(bench, cast, alone)
+        if bench.wanted("people", "beside"):
+            seen = people_rounds(bench, cast, ["native", *Cast.LIMITS, *(["mps"] if mps else [])])
+            judge_people(bench, seen, mps)
+            alone = {w: seen["alone", w, 0] for w in ("eager", *Cast.BESIDE)}
+        else:
+            alone = {w: cast.run("alone", w, bench.seconds) for w in ("eager", *Cast.BESIDE)}
+        for part, measure in (("trainings", two_trainings), ("third", three_with), ("limits", inference_caps)):
+            if bench.wanted("people", part):
+                measure(bench, cast, alone)
     finally:
         if cast:
             cast.close()
@@ -147,8 +150,8 @@ def people_rounds(bench, cast, modes):
     seen = {}
     cells = [(m, b) for b in Cast.BESIDE for m in modes]
     for mode, beside in cells:
-        if mode in Cast.LIMITS:  # which slices suit is found out once, and kept
-            cast.run(mode, beside, 2)
+        if mode in Cast.LIMITS:  # which slices suit is found out in the first seconds, and kept
+            cast.run(mode, beside, 4)
     for i in range(count):
         now = [("alone", "eager")] + cells
         if i % 3 == 0:  # these two do not go by the host's speed
