@@ -314,7 +314,7 @@ static void set_clock(struct sl_steer *s, uint64_t now_ns)
         t->ring = (struct sl_ring){.began_ns = now_ns,
                                    .newest = now_ns / SL_RING_FINE_NS,
                                    .newest_coarse = now_ns / SL_RING_COARSE_NS};
-        t->gets_on_beside = 0;
+        t->gets_on_busy = t->gets_on_all = 0;
         sl_steer_forget_windows(t);
     }
 }

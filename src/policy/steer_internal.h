@@ -106,9 +106,10 @@ struct tenant {
     int64_t saved_ns; /* its tokens at its last return */
     uint64_t capped_until_ns;
     /* its windows, while it is light and others are heavy */
-    uint64_t trial_at_ns, trial_gap_ns;
-    uint64_t next_trial_ns;  /* as planned at its last trial, … */
-    uint32_t gets_on_beside; /* … and beside how many busy ones it was not behind; 0: none */
+    uint64_t trial_at_ns, trial_gap_ns; /* trial_at_ns 0: none is planned */
+    uint64_t trial_rest_ns;             /* of the time at work until its next one, while none is */
+    /* Beside how many busy tenants, and how many in all, it was not behind; 0: none. */
+    uint32_t gets_on_busy, gets_on_all;
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
     uint64_t window_until_ns;

@@ -140,22 +140,32 @@ static void judge(struct sl_steer *s, struct tenant *t)
     t->proven = proves;
     if (proves)
         t->trial_gap_ns = TRIAL_EVERY_NS;
-    t->gets_on_beside = t->window_permille ? 0 : r.heavy;
+    t->gets_on_busy = t->window_permille ? 0 : r.heavy;
+    t->gets_on_all = t->window_permille ? 0 : r.heavy + r.waiting;
     if (t->window_permille)
         return;
-    t->trial_at_ns = t->next_trial_ns = s->now_ns + t->trial_gap_ns;
+    t->trial_at_ns = s->now_ns + t->trial_gap_ns;
     t->trial_gap_ns = t->trial_gap_ns * 2 < TRIAL_RARELY_NS ? t->trial_gap_ns * 2 : TRIAL_RARELY_NS;
 }
 
-/* A trial keeps the others off. A tenant that returns to as many busy ones as before, and got on beside them, has its
+/* A trial keeps the others off. A tenant that returns to no more rivals than before, and got on beside them, has its
  * next trial no sooner for that. */
 static void plan_trial(struct sl_steer *s, struct tenant *t, const struct rivals *r)
 {
-    t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
-    if (!r->heavy || t->gets_on_beside != r->heavy)
+    uint64_t in_ns = TRIAL_FIRST_NS;
+    if (r->heavy > t->gets_on_busy || r->heavy + r->waiting > t->gets_on_all)
         t->trial_gap_ns = TRIAL_EVERY_NS;
-    else if (t->next_trial_ns > t->trial_at_ns)
-        t->trial_at_ns = t->next_trial_ns;
+    else if (t->trial_rest_ns > in_ns)
+        in_ns = t->trial_rest_ns;
+    t->trial_at_ns = s->now_ns + in_ns;
+}
+
+/* Its time without work, or without rivals, does not bring its next trial closer. */
+static void stop_trials(const struct sl_steer *s, struct tenant *t)
+{
+    if (t->trial_at_ns)
+        t->trial_rest_ns = t->trial_at_ns > s->now_ns ? t->trial_at_ns - s->now_ns : 0;
+    sl_steer_forget_windows(t);
 }
 
 void sl_steer_forget_windows(struct tenant *t)
@@ -263,7 +273,7 @@ void sl_steer_apply_window(struct sl_steer *s, struct tenant *t, bool new_period
     bool may = !t->heavy && !t->lower && active(s, t) && (r.heavy || few);
     t->alone = may && r.back_ns > s->now_ns;
     if (!may || !waits(t, r.heavy > 0)) {
-        sl_steer_forget_windows(t);
+        stop_trials(s, t);
         return;
     }
     if (t->trial_at_ns == 0 && r.at_work && !has_stopped(s, t))
