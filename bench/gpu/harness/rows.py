@@ -12,6 +12,8 @@ from .world import HOSTS, TORCH, Broken, Mps
 # follow one another in each of many rounds: what is compared saw the same minutes.
 ROUNDS, ROUND_SECONDS = 10, 1.2
 CAP_ROUNDS, CAP_SECONDS = 6, 2
+# Which slices suit is found out in the first seconds that programs are side by side, and kept.
+FOUND_SECONDS = 4
 
 
 def rounds(bench, count, seconds):
@@ -150,8 +152,8 @@ def people_rounds(bench, cast, modes):
     seen = {}
     cells = [(m, b) for b in Cast.BESIDE for m in modes]
     for mode, beside in cells:
-        if mode in Cast.LIMITS:  # which slices suit is found out in the first seconds, and kept
-            cast.run(mode, beside, 4)
+        if mode in Cast.LIMITS:
+            cast.run(mode, beside, FOUND_SECONDS)
     for i in range(count):
         now = [("alone", "eager")] + cells
         if i % 3 == 0:  # these two do not go by the host's speed
@@ -238,6 +240,7 @@ def three_with(bench, cast, alone):
         try:
             third.ready()
             results, before = [], []
+            bench.measure([eager, other, third], seconds=FOUND_SECONDS)
             for _ in range(count):
                 before.append(cast.run("alone", "eager", seconds / 2)[0])
                 results.append(bench.measure([eager, other, third], seconds=seconds, warm=0.7))
