@@ -21,6 +21,8 @@
 /* Beside others like itself its work waits too shortly to be seen in the queue: it may be behind if it launches all the
  * time. */
 #define LAUNCHING_FROM  800U
+/* A tenant that rests for longer has no windows meanwhile. Many programs rest for some milliseconds between steps. */
+#define PAUSE_NS        (2 * SL_STEER_PERIOD_NS)
 /* Where no busy tenant is there, windows are for a few tenants only, and not shorter than this part of a period: more
  * of them would spend the time on switches. */
 #define MOST_WAITING    8U
@@ -200,11 +202,11 @@ static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
 }
 
 /* Windows of tenants on the same GPUs follow one another up to the end of the period; trials come one at a time. A
- * tenant that has stopped has none. */
+ * tenant that rests has none. */
 static void place_window(struct sl_steer *s, struct tenant *t)
 {
     t->window_from_ns = SL_STEER_NEVER;
-    if (has_stopped(s, t))
+    if (s->now_ns > t->wanted_at_ns + PAUSE_NS)
         return;
     uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000, until = end_of_period(s);
     bool trial = length == 0 && t->trial_at_ns && s->now_ns >= t->trial_at_ns, free = true;
@@ -254,11 +256,14 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
     return until;
 }
 
-/* Off in a window: busy tenants, tenants with windows of their own, and in a trial all that wait. */
+/* Off in a window: busy tenants, tenants with windows of their own, and in a trial all that wait. While the window's
+ * tenant rests, nobody. */
 void sl_steer_clear_the_gpu(struct sl_steer *s, struct tenant *t)
 {
     bool trial = t->window_permille == 0;
     struct tenant *o;
+    if (has_stopped(s, t) && s->now_ns > t->window_from_ns + STOPPED_NS)
+        return;
     FOR_EACH_TENANT(s, o)
     if (meet(t, o) && !o->lower &&
         (o->heavy || o->window_permille || (waits(o, false) && (trial || o->makes_room))))

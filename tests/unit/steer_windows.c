@@ -62,6 +62,28 @@ static void windows_end_when_it_stops(void **state)
     assert_in_range(s.permille[1], 990, 1000);
 }
 
+/* A program that waits for each kernel, and works on its host for some time between steps, keeps its windows. */
+static void windows_outlast_pauses(void **state)
+{
+    (void)state;
+    for (uint64_t pause_ms = 5; pause_ms <= 65; pause_ms += 15) {
+        start_afresh();
+        uint32_t p = add_one(0, spec_of(500, 1000), synchronising());
+        add_one(1, spec_of(500, 1000), saturating(170 * US));
+        uint64_t permille = 0;
+        for (uint32_t i = 0; i < 200; i++) {
+            world_load_set(world, p, synchronising());
+            permille += i < 100 ? 0 : world_shares(world, 37 * MS).permille[0];
+            if (i < 100)
+                world_run(world, 37 * MS);
+            world_stop(world, p);
+            world_run(world, pause_ms * MS);
+        }
+        assert_no_fault();
+        assert_in_range(permille / 100, 380, 500);
+    }
+}
+
 /* Its windows end as well when its neighbour stops, or becomes light. */
 static void windows_end_when_the_neighbour_stops(void **state)
 {
@@ -436,6 +458,7 @@ int main(void)
         T(who_synchronises_beside_a_limit),
         T(windows_end_when_it_stops),
         T(windows_end_when_the_neighbour_stops),
+        T(windows_outlast_pauses),
         T(a_request_is_not_behind),
         T(breaks_bring_no_trials),
         T(inference_beside_saturating_work),
