@@ -40,7 +40,7 @@ def report(build):
     if reasons or parts:
         print("\nSkipped, and why:")
     for why, names in reasons.items():
-        print(f"  {', '.join(names)}: {why}")
+        print(f"  {', '.join(sorted(names))}: {why}")
     print("\n".join(parts), end="\n" if parts else "")
     return silent
 
