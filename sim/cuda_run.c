@@ -206,19 +206,27 @@ bool sim_writes_memory(const struct sim_work *w)
 /*
  * A card that comes to a wait whose value is there goes on at once; here its owner has to look, which may be
  * half a millisecond later, and the group would have lost its turn. So waits are looked at before it is their
- * turn, as long as nothing that comes before them can change the value.
+ * turn, as long as nothing that comes before them can change the value: words that the stream itself writes lie from
+ * `low` up to `high`.
  */
 static void look_ahead(CUcontext c)
 {
     struct sl_sim_state *st = sim_p.st;
+    CUdeviceptr low = UINT64_MAX, high = 0;
     for (uint64_t s = c->retired + 1; c->watched && !c->dead && s <= tail_of(c); s++) {
         struct sl_sim_op *op = sl_sim_op_at(st, c->queue, s);
         struct sim_work *w = &c->ops[s % SL_SIM_RING].work;
         if (op->state == SL_SIM_OP_DONE)
             continue;
+        if (w->type == SIM_WORK_WRITE_VALUE) {
+            low = w->word.address < low ? w->word.address : low;
+            high = w->word.address + 8 > high ? w->word.address + 8 : high;
+            continue;
+        }
         if (sim_writes_memory(w))
             return;
-        if (op->kind == SL_SIM_OP_POLL && op->state == SL_SIM_OP_PENDING && sim_watch_over(w))
+        if (op->kind == SL_SIM_OP_POLL && op->state == SL_SIM_OP_PENDING &&
+            (w->word.address >= high || w->word.address + 8 <= low) && sim_watch_over(w))
             op->flags |= SL_SIM_OPF_MET;
     }
 }

@@ -64,24 +64,31 @@ static inline int cases_main(int argc, char **argv, const struct cuda_case *case
     return failed || !seen;
 }
 
+/* Words that host and card share, all 0. */
+static inline _Atomic uint32_t *case_words(CUdeviceptr *ret_at)
+{
+    void *words;
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(ret_at, words, 0));
+    memset(words, 0, 4096);
+    return words;
+}
+
 /* How long a kernel takes by the card's clock. Its stream is held until all of it is queued: the time for which
  * this process has no processor meanwhile is not the kernel's. */
 static inline float case_kernel_ms(struct sl_tenant *t, uint64_t iters)
 {
     CUevent a, b;
     CUdeviceptr at;
-    void *word;
     float ms = 0;
     CU_OK(cuEventCreate(&a, 0));
     CU_OK(cuEventCreate(&b, 0));
-    CU_OK(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
-    CU_OK(cuMemHostGetDevicePointer_v2(&at, word, 0));
-    *(_Atomic uint32_t *)word = 0;
+    _Atomic uint32_t *word = case_words(&at);
     CU_OK(cuStreamWaitValue32(NULL, at, 1, CU_STREAM_WAIT_VALUE_EQ));
     CU_OK(cuEventRecord(a, NULL));
     sl_tenant_fma(t, NULL, iters);
     CU_OK(cuEventRecord(b, NULL));
-    *(_Atomic uint32_t *)word = 1;
+    *word = 1;
     CU_OK(cuEventSynchronize(b));
     CU_OK(cuEventElapsedTime(&ms, a, b));
     CU_OK(cuMemFreeHost(word));
