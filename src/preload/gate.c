@@ -17,6 +17,7 @@
 #include "preload/meter.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
+#include "preload/stamps.h"
 #include "preload/turn.h"
 
 #define NOT_PASSED UINT32_MAX
@@ -112,14 +113,16 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* In the look thread. A thread that ends a context first takes the context from us, and then waits for us. */
-static uint64_t look(struct sl_process *p)
+/* A thread that ends a context first takes the context from us, and then waits for us. */
+uint64_t sl_gate_look(struct sl_process *p)
 {
     uint64_t next_ns = SL_NS_PER_MS;
     atomic_store(&gate.marking, true);
     if (atomic_load(&gate.ending) == 0)
         next_ns = sl_meter_tick(p, sl_gate_launches(), !sl_gate_records());
     atomic_store(&gate.marking, false);
+    if (sl_stamps_wanted())
+        look_again(); /* behind a free gate, launches do not check whether a stamp is wanted */
     return next_ns;
 }
 
@@ -132,8 +135,8 @@ static uint64_t watch_slices(struct sl_process *p, uint32_t word)
     if (atomic_load(&slot->control) != control)
         sl_gate_ring(p);
     if (atomic_load(&atomic_load(&p->lease)->meter) || sl_orders_off()) {
-        if (!sl_look_wake(p, look))
-            (void)look(p); /* the process may not have another thread */
+        if (!sl_look_wake(p, sl_gate_look))
+            (void)sl_gate_look(p); /* the process may not have another thread */
         next_ns = sooner(next_ns, SL_METER_LOOK_NS);
         uint64_t now = sl_now_ns();
         if (SL_GATE_STATE(word) == SL_GATE_FREE && now > gate.sampled_ns + SL_SAMPLE_EVERY_NS) {
@@ -247,7 +250,9 @@ static inline void meter(struct sl_launch *l, bool limited, bool sample)
     sl_meter_launched(l->context, guess.ns, guess.known);
     if (sample || (limited && guess.sample))
         sl_sample_begin(l, guess.known);
-    l->after = l->sample != NULL;
+    sl_stamps_saw(l->stream);
+    l->stamp = sl_stamps_take(l->context);
+    l->after = l->sample || l->stamp;
 }
 
 /* The first launch since the gate changed, since a pause, or since a sample was requested. */
@@ -300,6 +305,8 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
     if (l->sample)
         sl_sample_end(l, rc == CUDA_SUCCESS);
+    if (l->stamp)
+        sl_stamps_write(l->context, l->stream);
     if (l->in_turn)
         sl_turn_leave(l, rc == CUDA_SUCCESS);
     return rc;

@@ -71,6 +71,7 @@ struct sl_launch {
     uint32_t lane;         /* of the flight board */
     bool in_turn;          /* it is on that board … */
     bool begins;           /* … and the first of its turn */
+    bool stamp;            /* to be stamped (stamps.h) */
     bool after;            /* call sl_gate_leave() after the driver's call */
 };
 
@@ -83,6 +84,9 @@ uint64_t sl_gate_launches(void);
 /* Tells the arbiter to read this process's slot. */
 struct sl_process;
 void sl_gate_ring(const struct sl_process *p);
+
+/* In the look thread: how far has the GPU come? Returns the ns until the next look. */
+uint64_t sl_gate_look(struct sl_process *p);
 
 /* The pages were replaced after an arbiter restart; in the watch thread. */
 void sl_gate_replaced(struct sl_process *p);

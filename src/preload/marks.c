@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "policy/times.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
+#include "preload/stamps.h"
 
 #define MAX_CONTEXTS 64
 /* A queue may be deeper than so many marks: then marks are further apart. */
@@ -21,9 +23,15 @@ static struct {
     struct watched watched[MAX_CONTEXTS];
     CUcontext _Atomic last; /* was watched at the last check */
     /* used only by the look thread */
-    struct sl_mark ring[RING];
-    uint32_t head, tail; /* marks from tail up to head are not done */
-    uint64_t marked_launches;
+    struct {
+        struct sl_mark of;
+        uint32_t stamp; /* 0: events */
+    } ring[RING];
+    uint32_t head, tail;   /* marks from tail up to head are not done */
+    struct sl_mark newest; /* set last … */
+    struct sl_mark asked;  /* … and the figures for the stamp that was asked for */
+    uint32_t looks;        /* since events were recorded */
+    uint32_t open_looks;   /* since a thread took the request for a stamp */
 } marks;
 
 CUstreamCaptureMode sl_capture_relax(void)
@@ -96,13 +104,17 @@ static uint32_t bit_of(uint32_t mark)
 static void query(struct watched *w)
 {
     __typeof__(&cuEventQuery) ask = SL_REAL(cuEventQuery);
+    if (!w->pending)
+        return;
+    CUstreamCaptureMode mode = sl_capture_relax();
     for (uint32_t m = marks.tail; m != marks.head; m++) {
         if (!(w->pending & bit_of(m)))
             continue;
         if (ask(w->event[m % RING]) == CUDA_ERROR_NOT_READY)
-            return;
+            break;
         w->pending &= ~bit_of(m);
     }
+    sl_capture_restore(mode);
 }
 
 static bool record(struct watched *w)
@@ -132,10 +144,30 @@ static bool supported(void)
 
 static bool is_pending(uint32_t mark)
 {
+    uint32_t stamp = marks.ring[mark % RING].stamp;
+    if (stamp)
+        return !sl_stamps_reached(stamp);
     for (uint32_t i = 0; i < MAX_CONTEXTS; i++)
         if (marks.watched[i].pending & bit_of(mark))
             return true;
     return false;
+}
+
+/* Events stand behind all that was submitted before them. A stamp stands behind the work of one stream, so it counts
+ * when the marks before it are done. */
+static void advance(struct sl_mark *done)
+{
+    uint32_t end = marks.tail;
+    for (uint32_t m = marks.tail; m != marks.head; m++) {
+        bool stamp = marks.ring[m % RING].stamp != 0, pending = is_pending(m);
+        if (pending && !stamp)
+            break;
+        if (!pending && (!stamp || m == end))
+            end = m + 1;
+    }
+    if (end != marks.tail)
+        *done = marks.ring[(end - 1) % RING].of;
+    marks.tail = end;
 }
 
 /* Other threads only add contexts meanwhile. */
@@ -151,39 +183,93 @@ static struct watched *next_context(uint32_t *at)
     return w;
 }
 
-/* Fails in a context that records a graph: then its launches stand behind the next mark. */
-static void mark_now(const struct sl_mark *now)
+static void add(struct sl_mark of, uint32_t stamp)
+{
+    marks.newest = of.launches > marks.newest.launches ? of : marks.newest;
+    marks.ring[marks.head % RING].of = marks.newest;
+    marks.ring[marks.head++ % RING].stamp = stamp;
+}
+
+/* One place is kept for a stamp that is on its way. */
+static bool has_room(void)
+{
+    return marks.head - marks.tail < RING - 1;
+}
+
+/* Records events in all contexts. A broken context refuses: nothing of it will ever run. */
+static void mark_all(const struct sl_mark *now)
 {
     struct watched *w;
     bool recorded = false;
     uint32_t at = 0;
-    if (now->launches == marks.marked_launches || marks.head - marks.tail == RING)
+    if (!has_room())
         return;
+    marks.looks = 0;
+    sl_stamps_several_done();
+    CUstreamCaptureMode mode = sl_capture_relax();
     while ((w = next_context(&at)) != NULL)
         recorded |= record(w);
-    if (!recorded)
-        return;
-    marks.ring[marks.head++ % RING] = *now;
-    marks.marked_launches = now->launches;
+    sl_capture_restore(mode);
+    if (recorded)
+        add(*now, 0);
+    else
+        sl_stamps_drop();
 }
 
-enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done)
+/* Takes the answer to the request of the last look. Returns whether a thread is about to write the stamp. */
+static bool take_stamp(const struct sl_mark *now)
+{
+    uint32_t stamp;
+    switch (sl_stamps_collect(&stamp)) {
+    case SL_STAMP_WRITTEN:
+        add(marks.asked, stamp);
+        break;
+    case SL_STAMP_OPEN:
+        return ++marks.open_looks < SL_METER_LATE_LOOKS;
+    case SL_STAMP_NONE: /* the program waits: no launch of it is held up now */
+        mark_all(now);
+        break;
+    case SL_STAMP_NOT_ASKED:
+        break;
+    }
+    marks.open_looks = 0;
+    return false;
+}
+
+static void mark_now(const struct sl_mark *now, CUcontext only, bool exact)
+{
+    bool fresh = now->launches != marks.newest.launches;
+    /* Nothing else shows that a context with nothing but stamps is broken. */
+    bool only_stamps = marks.tail != marks.head && marks.ring[(marks.head - 1) % RING].stamp != 0;
+    bool all = marks.looks++ >= SL_METER_ALL_LOOKS;
+    if (!has_room() || !(fresh || (only_stamps && all)))
+        return;
+    if (all || marks.open_looks || !only || (exact && sl_stamps_several()) ||
+        !sl_stamps_possible(only)) {
+        mark_all(now);
+        return;
+    }
+    marks.asked = *now;
+    sl_stamps_ask(only);
+}
+
+enum sl_queue sl_marks_look(const struct sl_mark *now, bool exact, struct sl_mark *done)
 {
     struct watched *w;
-    uint32_t at = 0;
-    bool any = false;
+    CUcontext only = NULL;
+    uint32_t at = 0, contexts = 0;
     if (!supported())
         return SL_QUEUE_UNKNOWN;
-    CUstreamCaptureMode mode = sl_capture_relax();
-    for (; (w = next_context(&at)) != NULL; any = true)
+    bool open = take_stamp(now);
+    for (; (w = next_context(&at)) != NULL; only = w->context) {
         query(w);
-    while (marks.tail != marks.head && !is_pending(marks.tail))
-        *done = marks.ring[marks.tail++ % RING];
-    enum sl_queue found = !any                       ? SL_QUEUE_UNKNOWN
-                          : marks.tail == marks.head ? SL_QUEUE_EMPTY
-                                                     : SL_QUEUE_BUSY;
-    if (any)
-        mark_now(now);
-    sl_capture_restore(mode);
+        contexts++;
+    }
+    advance(done);
+    enum sl_queue found = contexts == 0                       ? SL_QUEUE_UNKNOWN
+                          : marks.tail == marks.head && !open ? SL_QUEUE_EMPTY
+                                                              : SL_QUEUE_BUSY;
+    if (contexts && !open)
+        mark_now(now, contexts == 1 ? only : NULL, exact);
     return found;
 }

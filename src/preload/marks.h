@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the GPU has come with this process's launches. Once a millisecond an event is recorded behind all submitted
- * work, in every context that launched. The newest event that is done shows which work is done for sure.
+ * How far the GPU has come with this process's launches. Once a millisecond a mark is set behind the work that was
+ * submitted, and the newest mark that the GPU has reached shows which work is done. Mostly the mark is a stamp of the
+ * thread that launches (stamps.h). Where that is not possible, and once in a while in any case, it is an event behind
+ * all work of every context that launched.
  */
 #ifndef SLUICE_PRELOAD_MARKS_H
 #define SLUICE_PRELOAD_MARKS_H
@@ -28,9 +30,10 @@ void sl_marks_watch(CUcontext context);
 bool sl_marks_any(void);
 
 /* In the look thread; contexts cannot end meanwhile. Returns whether marked work is not done, and moves *done on to
- * the newest mark that is. Then marks `now` if there were launches since the last mark. SL_QUEUE_UNKNOWN: no context,
+ * the newest mark that is. Then has `now` marked if there were launches since the last mark. exact: all launches are
+ * seen, and what is done is charged, so launches on several streams are marked by events. SL_QUEUE_UNKNOWN: no context,
  * or a driver that has no such events. */
-enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done);
+enum sl_queue sl_marks_look(const struct sl_mark *now, bool exact, struct sl_mark *done);
 
 /* From here on only the program itself uses the context or its events. */
 void sl_marks_context_gone(CUcontext context);

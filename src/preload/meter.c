@@ -10,6 +10,8 @@
 #include "preload/marks.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
+#include "preload/stamps.h"
+#include "preload/words.h"
 
 static struct {
     _Atomic uint64_t launched_ns; /* estimates of launches since the last tick */
@@ -36,6 +38,8 @@ void sl_meter_launched(CUcontext context, uint64_t estimate_ns, bool known)
 
 void sl_meter_context_gone(CUcontext context)
 {
+    sl_stamps_context_gone(context);
+    sl_words_context_gone(context);
     sl_marks_context_gone(context);
     sl_sample_context_gone(context);
 }
@@ -43,6 +47,8 @@ void sl_meter_context_gone(CUcontext context)
 void sl_meter_forget(void)
 {
     memset(&meter, 0, sizeof(meter));
+    sl_stamps_forget();
+    sl_words_forget();
     sl_marks_forget();
     sl_sample_forget();
     sl_orders_forget();
@@ -136,7 +142,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     meter.believed_ns = least(meter.believed_ns + SL_METER_BELIEVED * fresh, SL_METER_BELIEVED_NS);
     enum sl_queue queue = SL_QUEUE_UNKNOWN;
     if (may_look) {
-        queue = sl_marks_look(&meter.all, &meter.done);
+        queue = sl_marks_look(&meter.all, metered(lease), &meter.done);
         sl_sample_collect();
     }
     sl_orders_check(queue, &meter.done, launches, now);

@@ -10,6 +10,7 @@
 #include "preload/hooks.h"
 #include "preload/lock.h"
 #include "preload/marks.h"
+#include "preload/words.h"
 
 #define MAX_SAMPLES 32
 
@@ -31,11 +32,6 @@ struct sample {
 static struct {
     struct sl_lock lock; /* of the list; never held in a driver call */
     struct sample sample[MAX_SAMPLES];
-    /* The words that hold streams; they lie in the memory of one context. */
-    CUcontext hold_context;
-    _Atomic uint32_t *hold;
-    CUdeviceptr hold_address;
-    bool hold_tried;
     _Atomic uint32_t calibrations;
     struct sl_sampling learned; /* used only by the look thread */
 } samples;
@@ -51,11 +47,6 @@ void sl_sample_context_gone(CUcontext context)
     for (uint32_t i = 0; i < MAX_SAMPLES; i++)
         if (samples.sample[i].context == context)
             samples.sample[i] = (struct sample){0};
-    if (samples.hold_context == context) {
-        samples.hold_context = NULL;
-        samples.hold = NULL;
-        samples.hold_tried = false;
-    }
     sl_lock_drop(&samples.lock);
 }
 
@@ -77,9 +68,9 @@ static struct sample *take_sample(CUcontext context)
             s = k;
     }
     if (s) {
-        bool here = samples.hold && context == samples.hold_context;
-        s->word = here ? samples.hold + (s - samples.sample) : NULL;
-        s->words_at = here ? samples.hold_address : 0;
+        struct sl_words words = sl_words_of(context);
+        s->word = words.at ? words.at + SL_WORDS_HOLD + (s - samples.sample) : NULL;
+        s->words_at = words.address;
         s->context = context;
         s->held = false;
         s->own = 0;
@@ -97,29 +88,6 @@ static struct sample *take_sample(CUcontext context)
     return s;
 }
 
-/* Makes the words that hold streams: once, in the first context that needs them. */
-static void prepare_hold(CUcontext context)
-{
-    __typeof__(&cuMemHostAlloc) alloc = SL_REAL(cuMemHostAlloc);
-    __typeof__(&cuMemHostGetDevicePointer_v2) address = SL_REAL(cuMemHostGetDevicePointer_v2);
-    void *words = NULL;
-    CUdeviceptr at = 0;
-    sl_lock_take(&samples.lock);
-    bool mine = !samples.hold_tried;
-    samples.hold_tried = true;
-    sl_lock_drop(&samples.lock);
-    if (!mine || !alloc || !address ||
-        alloc(&words, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
-        address(&at, words, 0) != CUDA_SUCCESS)
-        return;
-    memset(words, 0, 4096);
-    sl_lock_take(&samples.lock);
-    samples.hold = words;
-    samples.hold_address = at;
-    samples.hold_context = context;
-    sl_lock_drop(&samples.lock);
-}
-
 static void hold(struct sample *s, CUstream stream)
 {
     __typeof__(&cuStreamWaitValue32_v2) wait = SL_REAL(cuStreamWaitValue32_v2);
@@ -127,8 +95,9 @@ static void hold(struct sample *s, CUstream stream)
         return;
     atomic_store(s->word, 0);
     atomic_store(&s->held_since_ns, sl_now_ns());
-    s->held = wait(stream, s->words_at + 4U * (CUdeviceptr)(s - samples.sample), 1,
-                   CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS;
+    uint64_t word = SL_WORDS_HOLD + (uint64_t)(s - samples.sample);
+    s->held = wait(stream, sl_words_address(s->words_at, word), 1, CU_STREAM_WAIT_VALUE_EQ) ==
+              CUDA_SUCCESS;
     if (!s->held)
         atomic_store(&s->held_since_ns, 0);
 }
@@ -145,7 +114,7 @@ void sl_sample_begin(struct sl_launch *l, bool known)
     if (!record)
         return;
     CUstreamCaptureMode mode = sl_capture_relax();
-    prepare_hold(l->context);
+    sl_words_prepare(l->context);
     struct sample *s = take_sample(l->context);
     if (!s) {
         sl_capture_restore(mode);
@@ -178,7 +147,7 @@ static void sample_own(const struct sl_launch *l, uint32_t count)
     s->own = count;
     bool ok = s->held && record(s->begin, l->stream) == CUDA_SUCCESS;
     for (uint32_t i = 0; ok && i < count; i++)
-        ok = set(s->words_at + 2048, 0, 4, l->stream) == CUDA_SUCCESS;
+        ok = set(sl_words_address(s->words_at, SL_WORDS_SCRATCH), 0, 4, l->stream) == CUDA_SUCCESS;
     ok = ok && record(s->end, l->stream) == CUDA_SUCCESS;
     let_go(s);
     atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
