@@ -77,6 +77,8 @@ static const char *against_slices(const struct arbiter *a, const struct tenant *
     for (uint32_t i = 0; i < t->gpu_count; i++)
         if (a->gpu[t->gpu[i]].no_effect)
             return "`sluice doctor` measured that time slices have no effect";
+    if (a->now_ns < t->turns_until_ns)
+        return "time slices have no effect: two busy programs were measured";
     if (!t->ledger.page)
         return NULL;
     for (const struct member *m = t->members; m; m = m->next) {
@@ -205,6 +207,22 @@ static void report(struct arbiter *a, struct tenant *t)
     sl_steer_report(a->compute->steer, t->steer_id, &seen);
 }
 
+/* Until then, or until one of the two goes: its figures may have been wrong, and others must not pay for that. */
+static void note_no_effect(struct arbiter *a)
+{
+    uint32_t ids[2];
+    while (sl_steer_no_effect(a->compute->steer, ids))
+        for (uint32_t i = 0; i < 2; i++)
+            a->compute->by_id[ids[i]]->turns_until_ns = a->now_ns + SL_EFFECT_AGAIN_NS;
+}
+
+static void forget_no_effect(struct arbiter *a, const struct tenant *gone)
+{
+    for (struct tenant *t = a->tenants; t && gone->turns_until_ns; t = t->next)
+        if (sl_arb_spec_of(t).gpu_mask & sl_arb_spec_of(gone).gpu_mask)
+            t->turns_until_ns = 0;
+}
+
 uint64_t sl_arb_compute_tick(struct arbiter *a)
 {
     struct sl_steer_order orders[16];
@@ -228,6 +246,7 @@ uint64_t sl_arb_compute_tick(struct arbiter *a)
                 obey(t, &orders[i]);
         }
     } while (n == 16);
+    note_no_effect(a);
     return least(next, sl_arb_turnstile_tick(a));
 }
 
@@ -271,6 +290,7 @@ void sl_arb_compute_set(struct arbiter *a, struct tenant *t)
 void sl_arb_compute_remove(struct arbiter *a, struct tenant *t)
 {
     sl_arb_turnstile_remove(a, t);
+    forget_no_effect(a, t);
     if (t->steer_id == UINT32_MAX)
         return;
     sl_steer_remove(a->compute->steer, t->steer_id);

@@ -28,8 +28,8 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
         if (r->off)
             sl_doctor_add(
                 d, "slices", SL_DOCTOR_WARNING,
-                "run `sluice doctor` again when the computer is idle; if it says the same, choose "
-                "`sluice run --compute turns`",
+                "run `sluice doctor` again when the computer is idle; the arbiter, too, measures "
+                "this between two busy programs, and then uses turns by itself",
                 "GPU %zu: channels can be taken off, but time slices have no effect "
                 "(1 : %u.%u)%s",
                 i, r->tenths / 10, r->tenths % 10, when);

@@ -305,6 +305,7 @@ static void set_clock(struct sl_steer *s, uint64_t now_ns)
     s->clock_set = true;
     s->now_ns = now_ns;
     s->period_at_ns = now_ns - now_ns % SL_STEER_PERIOD_NS;
+    memset(s->effect, 0, sizeof(s->effect));
     FOR_EACH_TENANT(s, t)
     {
         t->capped_until_ns = t->turn_until_ns = t->turn_from_ns = 0;

@@ -100,6 +100,9 @@ void sl_steer_report(struct sl_steer *steer, uint32_t id, const struct sl_steer_
 size_t sl_steer_decide(struct sl_steer *steer, uint64_t now_ns, struct sl_steer_order *orders,
                        size_t max, uint64_t *ret_next_ns);
 
+/* Was it measured, since the last call, that slices have no effect between two tenants? Then their ids. */
+bool sl_steer_no_effect(struct sl_steer *steer, uint32_t ret_ids[2]);
+
 /* -ENOENT if there is no such tenant. */
 int sl_steer_stats(const struct sl_steer *steer, uint32_t id,
                    struct sl_steer_stats *ret) SL_MUST_CHECK;

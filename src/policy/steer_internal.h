@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside steering. steer.c: tenants and their use; steer_plan.c: the orders; steer_windows.c: windows for those that are
- * behind; steer_tune.c: slices beside light work. */
+ * behind; steer_tune.c: slices beside light work; steer_effect.c: do slices have an effect? */
 #ifndef SLUICE_POLICY_STEER_INTERNAL_H
 #define SLUICE_POLICY_STEER_INTERNAL_H
 
@@ -16,7 +16,9 @@
 #define ROUND_US          40000U
 /* … less where a tenant has a limit below its part of the round … */
 #define BOUND_ROUND_US    12000U
-/* … and no slice is shorter than this. */
+/* … and while the effect of slices is measured: several rounds in each period that counts. */
+#define EFFECT_ROUND_US   24000U
+/* No slice is shorter than this. */
 #define LEAST_SLICE_US    1000U
 #define SWITCH_US         160U
 /* For the tenant of the highest priority among several: its requests run in one piece. */
@@ -149,6 +151,27 @@ struct tenant {
     struct sl_ring ring;
 };
 
+/* Whether slices have an effect on a GPU; steer_effect.c. */
+struct effect {
+    bool paired;
+    uint32_t pair[2];    /* ids of the two tenants that are measured, */
+    uint32_t weight[2];  /* … their weights, */
+    uint64_t weights;    /* … and of all tenants on the GPU */
+    uint32_t period;     /* of the measurement, from 1 on; 0: none runs */
+    uint64_t next_at_ns; /* when the next one begins, … */
+    uint64_t wait_ns;    /* … so long after the last one */
+    uint64_t marked_ns;  /* start of the running period, and the figures of that moment */
+    struct {
+        uint64_t launches, saturated_ns;
+    } marked[2];
+    uint64_t run[2];             /* launches of each in the running run, … */
+    uint64_t fewest[2], most[2]; /* … of all runs … */
+    uint64_t launches[2]
+                     [2]; /* … and in all, while the slice of the first was longer, and shorter */
+    uint32_t strikes;     /* measurements in a row that showed no effect */
+    bool failed;          /* to be told */
+};
+
 struct sl_steer {
     bool clock_set;
     uint64_t now_ns;
@@ -156,6 +179,7 @@ struct sl_steer {
     uint32_t n_ids;
     uint32_t ids[SL_STEER_MAX_TENANTS];
     struct tenant tenants[SL_STEER_MAX_TENANTS];
+    struct effect effect[SL_STEER_MAX_GPUS];
 };
 
 #define FOR_EACH_TENANT(s, t)                                                                      \
@@ -216,5 +240,10 @@ void sl_steer_forget_windows(struct tenant *t);
 /* steer_tune.c: the slice for the period that begins now. need_permille: the GPU time that the busy tenants asked for. */
 uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,
                        uint64_t need_permille);
+
+/* steer_effect.c: at the start of a period. While a measurement runs, tenants have other weights, and shorter rounds. */
+void sl_steer_effect(struct sl_steer *s);
+bool sl_steer_effect_runs(const struct sl_steer *s, const struct tenant *t);
+uint32_t sl_steer_effect_weight(const struct sl_steer *s, const struct tenant *t);
 
 #endif

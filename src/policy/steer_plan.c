@@ -340,7 +340,7 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         if (!o->heavy)
             continue;
         c.heavy++;
-        c.weights += o->weight;
+        c.weights += sl_steer_effect_weight(s, o);
     }
     if (c.heavy < 2)
         return c;
@@ -363,6 +363,8 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
     uint64_t step = period + (c->elsewhere ? 3U * (uint32_t)__builtin_ctz(t->spec.gpu_mask) : 0);
     uint64_t between =
         SL_STEER_PERIOD_NS / 1000 * (1000 - (c->windows < 1000 ? c->windows : 1000)) / 2000;
+    if (sl_steer_effect_runs(s, t))
+        return EFFECT_ROUND_US;
     if (!c->bound && !c->windows && !c->elsewhere)
         return us;
     us = c->bound ? BOUND_ROUND_US : us;
@@ -415,7 +417,7 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
     if (!t->heavy)
         return SL_STEER_DEFAULT_US;
     if (c.heavy > 1)
-        us = round_us(s, t, &c) * t->weight / c.weights;
+        us = round_us(s, t, &c) * sl_steer_effect_weight(s, t) / c.weights;
     else if (c.windows && !c.between)
         us = WINDOWED_SLICE_US;
     else
@@ -479,6 +481,8 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     if (t->window_open)
         sl_steer_clear_the_gpu(s, t);
     take_turns(s, &next);
+    if (new_period)
+        sl_steer_effect(s);
     bool any = false;
     FOR_EACH_TENANT(s, t)
     {

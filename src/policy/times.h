@@ -88,6 +88,12 @@
 #define SL_BUSY_LASTS_NS     (500 * SL_TIME_MS)
 /* A process without a report for this long is stopped: its last report expires. */
 #define SL_SILENT_NS         (100 * SL_TIME_MS)
+/* The effect of slices is measured when two busy tenants have been together for this long, … */
+#define SL_EFFECT_FIRST_NS   (2 * SL_TIME_S)
+/* … and again so long after it was seen. A measurement takes 2 s and costs 1 % of that time. */
+#define SL_EFFECT_EVERY_NS   (600 * SL_TIME_S)
+/* If there was none, two tenants take turns for this long, or until one of them goes: a measurement may err. */
+#define SL_EFFECT_AGAIN_NS   (3600 * SL_TIME_S)
 /* How often a process checks its queues, while its use is metered. */
 #define SL_METER_LOOK_NS     (1 * SL_TIME_MS)
 /* A stamp (preload/stamps.h) tells of one stream. Once in so many looks, events tell of all of them: in tenths of a

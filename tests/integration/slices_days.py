@@ -333,6 +333,33 @@ class Refusals(World):
         b = self.busy("b", cores="50:100")
         self.stays_with_turns(a, b)
 
+    def test_slices_without_effect(self):
+        """Nobody reaches a limit, and nothing is refused: two busy tenants show that their slices do nothing. When one
+        of them goes, slices are tried again with the next."""
+        inert = {"SLUICE_SIM_FAULT": "groups=inert:slice"}
+        a = self.busy("a", cores="30:100", env=inert)
+        b = self.busy("b", cores="70:100", env=inert)
+        self.goes_on(a, b)
+        self.assertEqual(self.gpu()["compute"], "slices")
+        self.falls_back("time slices have no effect: two busy programs were measured", seconds=50)
+        self.stays_with_turns(a, b)
+        b.kill()
+        self.until("slices again", lambda: self.gpu()["compute"] == "slices", 20)
+        self.goes_on(a)
+
+    def test_slices_with_effect(self):
+        """The same where slices work: it is measured, too, and nothing changes."""
+        a, b = self.busy("a", cores="30:100"), self.busy("b", cores="70:100")
+        slices = set()
+
+        def look():
+            slices.add(next(t["slice_us"] for t in self.status()["tenants"] if t["name"] == "a"))
+            return {12000, 11076, 4235} <= slices  # its part of 40 ms; of 24 ms with twice its weight, and with half
+        self.goes_on(a, b)
+        self.until("a measurement", look, 30)
+        self.goes_on(a, b)
+        self.assertEqual(self.arbiter_said("is shared by turns"), 0)
+
     def test_doctor_measured_no_effect(self):
         """Nobody reaches a limit here, so nothing but what doctor measured tells that the driver does nothing."""
         a = self.busy("a", cores="30:100")

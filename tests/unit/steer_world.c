@@ -295,7 +295,7 @@ static bool runnable(const struct world *w, uint32_t i, uint32_t g)
 
 static uint64_t slice_ns(const struct world *w, uint32_t i)
 {
-    return w->t[w->p[i].tenant].order.slice_us * US;
+    return w->inert ? SL_STEER_DEFAULT_US * US : w->t[w->p[i].tenant].order.slice_us * US;
 }
 
 static uint32_t next_in_line(const struct world *w, uint32_t g)

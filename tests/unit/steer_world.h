@@ -86,7 +86,8 @@ struct world {
     struct sl_steer *steer;
     uint64_t now_ns, wake_ns, jitter;
     uint64_t decides, orders;
-    bool deaf; /* no process obeys: the hardware alone shares */
+    bool deaf;  /* no process obeys: the hardware alone shares */
+    bool inert; /* slices are accepted and do nothing */
     uint32_t n_gpus, n_procs;
     struct world_gpu gpu[WORLD_GPUS];
     struct world_tenant t[WORLD_TENANTS];
