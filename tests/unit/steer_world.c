@@ -173,6 +173,7 @@ static void end_burst(struct world *w, struct world_proc *p)
     t->bursts++;
     t->latency_sum_ns += took;
     t->latency_max_ns = took > t->latency_max_ns ? took : t->latency_max_ns;
+    t->latencies[least(took / (50 * US), WORLD_LATENCIES - 1)]++;
     p->waits = false;
     p->host_at_ns = p->load.period_ns ? p->asked_ns + p->load.period_ns : w->now_ns + think;
 }

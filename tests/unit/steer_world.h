@@ -14,9 +14,10 @@
 #define MS 1000000ULL
 #define S  1000000000ULL
 
-#define WORLD_TENANTS 64U
-#define WORLD_PROCS   80U
-#define WORLD_GPUS    4U
+#define WORLD_TENANTS   64U
+#define WORLD_PROCS     80U
+#define WORLD_GPUS      4U
+#define WORLD_LATENCIES 512U
 
 /* The work of a program: bursts of kernels, launched one after the other, then it waits for them. */
 struct world_load {
@@ -70,6 +71,8 @@ struct world_tenant {
     uint64_t ran_ns;      /* GPU time it had, on all of its GPUs together */
     uint64_t progress_ns; /* … in which its kernels went on: a gang's spin while they wait */
     uint64_t bursts, latency_max_ns, latency_sum_ns;
+    /* how many bursts took so many times 50 us; the last: longer, too */
+    uint32_t latencies[WORLD_LATENCIES];
     uint64_t orders, offs; /* told; … of which took it off */
     uint64_t off_at_ns, longest_off_ns;
 };
