@@ -70,25 +70,31 @@ enum tune_keep {
 };
 struct tune_way {
     enum tune_keep keep;
-    bool together;                 /* for all busy tenants that take turns, not for one */
-    uint32_t slices_us[TUNE_MOST]; /* the first is the driver's; 0: no more */
+    bool together;  /* for all busy tenants that take turns, not for one */
+    uint32_t run;   /* so many periods with a slice are compared with as many others, … */
+    uint32_t wins;  /* … so many times, before another slice is chosen */
+    uint32_t check; /* after so many runs the chosen slice is compared with the usual one */
+    uint32_t slices_us[TUNE_MOST]; /* the first is the usual one; 0: no more */
 };
 struct tune {
     const struct tune_way *way; /* NULL: not begun */
     uint32_t at, left;          /* the slice in use, and its periods left */
-    uint32_t chosen, rival; /* the slice between trials; who is tried beside it, TUNE_MOST: all */
-    int64_t chosen_got;     /* what the light ones got with it when it was chosen */
-    bool trying;
-    uint32_t runs, turns; /* since the last trial; and the trials since then */
-    bool fresh, settles;  /* this period shows nothing; nor does this run */
-    bool scored;          /* a period of this run showed something */
+    uint32_t chosen, rival;     /* who is tried beside the chosen slice; TUNE_MOST: none */
+    /* Runs: of the rival that were better; of the usual slice that were no worse; since the chosen slice was compared
+     * with the usual one, and until it is. */
+    uint32_t won, doubts, runs, check_after;
+    uint32_t age;        /* periods since the last trial began */
+    bool fresh, settles; /* this period shows nothing; nor does this run */
     uint32_t light;
     /* Of the running period: its start, and the launches, the use and the time off at that time. */
     uint64_t since_ns, light_launches, light_ns, busy_launches, busy_ns, off_ns;
-    int64_t kernel_ns;                            /* of the light tenants, on average */
-    uint32_t tried[TUNE_MOST], passes[TUNE_MOST]; /* the periods in its figures, and its runs */
-    /* With each slice: launches a second, and GPU time in 1/100000. */
-    int64_t light_got[TUNE_MOST], busy_ran[TUNE_MOST], busy_got[TUNE_MOST];
+    uint64_t run_launches, run_ns; /* of this run: launches of the light ones, in what time */
+    /* Launches a second: with the chosen slice in the run before, with the rival after that, 0: none; and their sums. */
+    int64_t before_got, rival_got, chosen_sum, rival_sum;
+    int64_t kernel_ns;         /* of the light tenants, on average */
+    uint32_t tried[TUNE_MOST]; /* the periods in the figures of a slice: … */
+    /* … launches a second, and GPU time in 1/100000 */
+    int64_t busy_ran[TUNE_MOST], busy_got[TUNE_MOST];
     bool lacks[TUNE_MOST]; /* the busy tenants get too little with it */
     uint64_t in_use_ns;    /* since when the slice is in use */
 };

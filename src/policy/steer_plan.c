@@ -383,14 +383,16 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
 }
 
 /*
- * Which slices are tried for a busy tenant beside a light one; the first is for busy tenants that would lack time. A
- * limited tenant gets the time back that shorter slices cost it, and tenants that asked for little together leave the
- * light one more than that. Any other tenant would pay for shorter slices. Longer ones cost it nothing.
+ * Which slices are tried for a busy tenant beside a light one; the first is the usual one. A limited tenant gets the
+ * time back that shorter slices cost it, and tenants that asked for little together leave the light one more than that:
+ * 1.1 ms suits most hosts and makes the slowest steps shorter. Any other tenant would pay for shorter slices. Longer
+ * ones cost it nothing, but the light one's slowest steps get longer where they do not help: they are tried for a
+ * shorter time, and must win more often.
  */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-#define SHORTER {SL_STEER_DEFAULT_US, 1100, 900, 1400, 1750}
-#define LONGER  {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
+#define SHORTER 5, 2, 6, {1100, 1750, 1400, SL_STEER_DEFAULT_US, 900}
+#define LONGER  3, 4, 3, {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
     static const struct tune_way modest = {KEEP_REQUEST, true, SHORTER},
                                  bound = {KEEP_LIMIT, false, SHORTER},
                                  one = {KEEP_SPEED, false, LONGER},

@@ -4,26 +4,24 @@
  * and then waits gets on only at the ends of its neighbour's slices. It has done a step when a slice ends after its
  * last launch: with slices of 2 ms that is every 2.8 ms, and every 5.2 ms if its host is a little slower. A shorter
  * slice makes the step shorter, a slightly longer one may save a whole round. The best slice depends on the program and
- * on the speed of its host. So each slice is tried for a few periods, and the slice with which the light tenants get
- * most done is kept, unless the busy ones then get too little. The speed of a host goes up and down by a third within
- * seconds, so slices that are close to each other are tried by turns, several times.
+ * on the speed of its host, which goes up and down by half within seconds. So another slice than the usual one is
+ * chosen on evidence only: runs with it and runs with the chosen one follow each other, and each time the light tenants
+ * must get more done with it than just before and just after. While it is chosen it is compared with the usual one, and
+ * given up when it is no better any more.
  */
 #include "policy/steer_internal.h"
 
-/* A slice stays for so many periods. The first of them shows nothing: time that a limited tenant saved or owes comes
- * from the slice before. Before the first run, the tenants have just begun. */
-#define RUN          5U
+/* A run is a few periods with the same slice (struct tune_way). The first of them shows nothing: time that a limited
+ * tenant saved or owes comes from the slice before. Before the first run, the tenants have just begun. */
 #define SETTLING     2U
 /* After a longer break than this, the tenants have just begun, too. What is known of the slices stays. */
 #define BREAK_NS     (4 * SL_STEER_PERIOD_NS)
-/* A slice is tried so many times, in turn with the others, unless it is below this part of the best one, in percent. */
-#define PASSES       3U
-#define IN_QUESTION  85
-/* When all were tried, the chosen slice stays for so many runs before one is tried again: rarely, because people notice
- * the slowest steps. … */
-#define TRIED_EVERY  100U
-/* … All are tried again if the light ones are faster or slower than then by more than this, in percent. */
-#define CHANGED      125
+/* After so many periods slices are tried again: rarely, because people notice the slowest steps. */
+#define TRIED_EVERY  500U
+/* A chosen slice is compared with the usual one after a few runs (struct tune_way); each time that it is better, after
+ * twice as many, up to so many times as many. It is given up when it is no better for so many times in a row. */
+#define CHECKED_TO   8U
+#define DOUBTS       2U
 /* The number of periods in a figure. */
 #define REMEMBERED   16U
 #define KERNELS      4 /* … and in the mean length of a kernel */
@@ -31,8 +29,8 @@
 #define ENOUGH       95
 /* … or below this part of their speed with the first slice; … */
 #define SAME_SPEED   97
-/* … and another slice than the usual one is chosen where it makes the light ones faster by more than chance does; where
- * the usual one is the driver's, by this much. */
+/* Over all its runs, a slice must make the light ones faster than the chosen one by so much; or than the usual one where
+ * that is the driver's. */
 #define BY_CHANCE    103
 #define FASTER       107
 /* A tenant with a limit lacks time when it did not reach its limit for this long, and used less than this part of it,
@@ -98,14 +96,14 @@ static void score(struct tune *tune, const struct use *u, uint64_t now_ns)
     if (!comparable(tune, u, span))
         return;
     int64_t weight = tune->tried[at] < REMEMBERED ? tune->tried[at] + 1 : REMEMBERED;
-    learn(&tune->light_got[at], u->light_launches, tune->light_launches, 1000 * MS, span, weight);
     if (u->light_launches > tune->light_launches)
         learn(&tune->kernel_ns, u->light_ns, tune->light_ns, 1,
               u->light_launches - tune->light_launches, KERNELS);
     learn(&tune->busy_ran[at], u->busy_launches, tune->busy_launches, 1000 * MS, span, weight);
     learn(&tune->busy_got[at], u->busy_ns, tune->busy_ns, 100000, span, weight);
     tune->tried[at]++;
-    tune->scored = true;
+    tune->run_launches += u->light_launches - tune->light_launches;
+    tune->run_ns += span;
 }
 
 static void begin_period(struct tune *tune, const struct use *u, uint64_t now_ns)
@@ -137,156 +135,164 @@ static bool is_lacking(const struct sl_steer *s, const struct tenant *t, const s
     return false;
 }
 
-/* Where a short slice leaves too little, a shorter one leaves less. */
+/* Where a short slice leaves too little, a shorter one leaves less. A run is too short to show that a limit is reached:
+ * until all are tried again, nothing speaks for a slice with which it was not. */
 static void note_lack(struct tune *tune, bool lacks)
 {
     bool shorter = lacks && tune->way->keep != KEEP_SPEED;
-    tune->lacks[tune->at] = lacks;
+    tune->lacks[tune->at] = lacks || (tune->way->keep == KEEP_LIMIT && tune->lacks[tune->at]);
     for (uint32_t i = 0; i < TUNE_MOST; i++)
         tune->lacks[i] |= shorter && tune->way->slices_us[i] < tune->way->slices_us[tune->at];
 }
 
-/* Used unless another slice is better by more than chance: for tenants that pay for no other one the driver's, for
- * others a short one, because it suits most hosts and makes the slowest steps shorter. */
+/* Used unless there is evidence for another slice: the first; where the busy ones lack time with it, the next longer one
+ * with which they do not; else the longest. */
 static uint32_t usual(const struct tune *tune)
 {
-    return tune->way->keep == KEEP_SPEED ? 0 : 1;
-}
-
-/* Of longer slices, the longest is tried first. Where it costs the light ones a fifth, they do a step in each round with
- * both slices, or with neither, and no slice in between helps. */
-static bool worth_trying(const struct tune *tune, uint32_t i)
-{
-    if (!tune->way->slices_us[i])
-        return false;
-    if (tune->way->keep != KEEP_SPEED || i == 0)
-        return true;
-    if (tune->kernel_ns > SHORT_KERNEL_NS)
-        return false;
-    return i == 1 || tune->light_got[1] * 5 > tune->light_got[0] * 4;
-}
-
-/* At first all are tried; later the chosen one and one rival. */
-static bool takes_part(const struct tune *tune, uint32_t i)
-{
-    return (tune->rival == TUNE_MOST || i == tune->rival || i == tune->chosen) &&
-           worth_trying(tune, i);
-}
-
-static bool better(const struct tune *tune, uint32_t i, uint32_t than, int64_t by)
-{
-    if (tune->lacks[i] || tune->lacks[than])
-        return !tune->lacks[i];
-    return tune->light_got[i] * 100 > tune->light_got[than] * by;
-}
-
-static uint32_t best_of(const struct tune *tune)
-{
-    uint32_t first = takes_part(tune, usual(tune)) ? usual(tune) : tune->chosen, best = first;
-    int64_t by = tune->way->keep == KEEP_SPEED ? FASTER : BY_CHANCE;
-    for (uint32_t i = 0; i < TUNE_MOST; i++)
-        if (tune->passes[i] && takes_part(tune, i) &&
-            better(tune, i, best, best == first ? by : 100))
+    const uint32_t *us = tune->way->slices_us;
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < TUNE_MOST && tune->lacks[0]; i++)
+        if (tune->lacks[best] ? us[i] > us[best]
+                              : us[i] > us[0] && us[i] < us[best] && !tune->lacks[i])
             best = i;
-    return tune->lacks[best] ? 0 : best; /* the busy ones lack time with every slice */
+    return best;
 }
 
-/* Could it still turn out to be the best one? */
-static bool in_question(const struct tune *tune, uint32_t i, uint32_t best)
+/* From i on. The usual slice is compared with the chosen one anyway. Beside long kernels no longer slice is tried. */
+static uint32_t next_rival(const struct tune *tune, uint32_t i)
 {
-    if (!takes_part(tune, i))
-        return false;
-    if (!tune->passes[i] || i == best || i == usual(tune))
-        return true;
-    if (tune->way->keep == KEEP_SPEED) /* a few periods do not show yet what busy ones lack */
-        return tune->light_got[i] > tune->light_got[0];
-    return !tune->lacks[i] && tune->light_got[i] * 100 > tune->light_got[best] * IN_QUESTION;
+    if (tune->way->keep == KEEP_SPEED && tune->kernel_ns > SHORT_KERNEL_NS)
+        return TUNE_MOST;
+    while (i < TUNE_MOST && (i == tune->chosen || i == usual(tune) || !tune->way->slices_us[i]))
+        i++;
+    return i;
 }
 
-/* The slice that was tried least, of those in question; the usual one first. TUNE_MOST: one is left, or all were tried
- * enough. */
-static uint32_t next_to_try(const struct tune *tune)
+static void begin_duel(struct tune *tune, uint32_t rival)
 {
-    uint32_t best = best_of(tune), next = usual(tune), n = 0;
-    if (!in_question(tune, next, best) || tune->passes[next] == PASSES)
-        next = TUNE_MOST;
-    for (uint32_t i = 0; i < TUNE_MOST; i++) {
-        if (!in_question(tune, i, best))
-            continue;
-        n++;
-        if (tune->passes[i] < PASSES && (next == TUNE_MOST || tune->passes[i] < tune->passes[next]))
-            next = i;
-    }
-    return n > 1 ? next : TUNE_MOST;
+    tune->rival = rival;
+    tune->won = 0;
+    tune->rival_sum = tune->chosen_sum = 0;
 }
 
-/* The program may be another one by now, or its host slower: then all slices are tried again, else one of them. */
-static void try_again(struct tune *tune)
+static void begin_trial(struct tune *tune)
 {
-    int64_t got = tune->light_got[tune->chosen], then = tune->chosen_got;
-    uint32_t turn = tune->turns++, rival = turn % 2 ? usual(tune) : turn / 2 % TUNE_MOST;
-    tune->runs = 0;
-    tune->rival = got * CHANGED < then * 100 || got * 100 > then * CHANGED ? TUNE_MOST : rival;
-    if (rival == tune->chosen && tune->rival != TUNE_MOST)
-        return;
-    tune->trying = true;
+    tune->age = 0;
     for (uint32_t i = 0; i < TUNE_MOST; i++)
-        if (takes_part(tune, i))
-            tune->tried[i] = tune->passes[i] = 0;
+        tune->lacks[i] = false;
+    begin_duel(tune, next_rival(tune, 0));
 }
 
-/* Between trials the chosen slice stays: what is known of the others is from another time, and another speed of the
- * host. */
-static uint32_t choose(struct tune *tune)
+static void choose(struct tune *tune, uint32_t slice)
 {
-    if (!tune->trying && tune->lacks[tune->chosen]) {
-        tune->rival = TUNE_MOST;
-        tune->chosen = best_of(tune);
+    tune->chosen = slice;
+    tune->doubts = tune->runs = 0;
+    tune->check_after = tune->way->check;
+    tune->before_got = tune->rival_got = 0;
+}
+
+/* The rival had its run between two of the chosen slice. One such run that is no better ends the duel. Of longer slices,
+ * the longest is tried first. Where it costs the light ones a fifth, they do a step in each round with both slices, or
+ * with neither, and no slice in between helps. */
+static void judge_rival(struct tune *tune, int64_t after)
+{
+    uint32_t rival = tune->rival;
+    int64_t got = tune->rival_got, before = tune->before_got,
+            most = after > before ? after : before;
+    bool dear = tune->way->keep == KEEP_SPEED && tune->chosen == 0;
+    if (got < most || tune->lacks[rival]) {
+        bool hopeless = dear && rival == 1 && got * 5 < most * 4;
+        begin_duel(tune, hopeless ? TUNE_MOST : next_rival(tune, rival + 1));
+        return;
     }
-    if (!tune->trying && ++tune->runs >= TRIED_EVERY)
-        try_again(tune);
-    uint32_t next = tune->trying ? next_to_try(tune) : TUNE_MOST;
-    if (next < TUNE_MOST)
-        return next;
-    if (tune->trying) {
-        tune->chosen = best_of(tune);
-        tune->chosen_got = tune->light_got[tune->chosen];
+    tune->rival_sum += 2 * got;
+    tune->chosen_sum += before + after;
+    if (++tune->won < tune->way->wins)
+        return;
+    if (tune->rival_sum * 100 >= tune->chosen_sum * (dear ? FASTER : BY_CHANCE))
+        choose(tune, rival);
+    begin_duel(tune, next_rival(tune, rival + 1));
+}
+
+/* The usual slice had its run between two of the chosen one. */
+static void judge_chosen(struct tune *tune, int64_t after)
+{
+    if (2 * tune->rival_got < tune->before_got + after) {
+        if (tune->check_after < CHECKED_TO * tune->way->check)
+            tune->check_after *= 2;
+        tune->doubts = tune->runs = 0;
+    } else if (++tune->doubts == DOUBTS) {
+        choose(tune, usual(tune));
     }
-    tune->trying = false;
-    return tune->chosen;
+}
+
+/* What the light ones got in the run that has ended, 0 if it shows nothing. A run counts between two others only. */
+static void judge(struct tune *tune, int64_t got)
+{
+    if (got == 0) {
+        tune->before_got = tune->rival_got = 0;
+    } else if (tune->at != tune->chosen) {
+        tune->rival_got = got;
+    } else {
+        if (tune->rival_got && tune->rival < TUNE_MOST)
+            judge_rival(tune, got);
+        else if (tune->rival_got)
+            judge_chosen(tune, got);
+        tune->before_got = tune->at == tune->chosen ? got : 0;
+        tune->rival_got = 0;
+    }
+}
+
+static uint32_t next_slice(struct tune *tune)
+{
+    tune->runs++;
+    tune->age += tune->way->run;
+    if (tune->lacks[tune->chosen] && tune->chosen != usual(tune))
+        choose(tune, usual(tune));
+    if (tune->rival == TUNE_MOST && tune->age >= TRIED_EVERY && tune->before_got &&
+        !tune->rival_got)
+        begin_trial(tune);
+    if (tune->rival == tune->chosen)
+        begin_duel(tune, next_rival(tune, tune->rival));
+    if (!tune->before_got || tune->rival_got)
+        return tune->chosen;
+    if (tune->rival < TUNE_MOST)
+        return tune->rival;
+    return tune->runs >= tune->check_after ? usual(tune) : tune->chosen;
 }
 
 /* The run that the break ended is of no use; nor is the time in which nobody was there to reach a limit. */
 static void go_on(struct tune *tune, uint64_t now_ns)
 {
-    tune->left = RUN + 1;
+    tune->at = tune->chosen;
+    tune->left = tune->way->run + 1;
     tune->settles = true;
     tune->in_use_ns = now_ns;
+    tune->run_launches = tune->run_ns = 0;
+    judge(tune, 0);
 }
 
 static void begin_run(const struct sl_steer *s, struct tenant *t, uint64_t need_permille)
 {
     struct tune *tune = &t->tune;
     uint32_t before = tune->at;
-    if (tune->scored) {
+    if (tune->run_ns)
         note_lack(tune, is_lacking(s, t, tune, need_permille));
-        tune->passes[before] += tune->passes[before] < PASSES;
-    }
-    /* Nothing is tried on programs that do not stay at work. */
-    tune->at = tune->scored || tune->settles ? choose(tune) : tune->chosen;
-    tune->scored = false;
+    judge(tune, tune->run_ns ? (int64_t)(tune->run_launches * 1000 * MS / tune->run_ns) : 0);
+    tune->at = next_slice(tune);
+    tune->run_launches = tune->run_ns = 0;
     tune->fresh = tune->at != before || !tune->tried[tune->at];
     tune->in_use_ns = tune->fresh ? s->now_ns : tune->in_use_ns;
-    tune->left = RUN;
+    tune->left = tune->way->run;
     tune->settles = false;
 }
 
 /* Another situation: earlier figures are of no use. */
 static void begin(struct tune *tune, const struct tune_way *way)
 {
-    *tune = (struct tune){
-        .way = way, .left = SETTLING, .settles = true, .trying = true, .rival = TUNE_MOST};
-    tune->at = tune->chosen = usual(tune);
+    *tune = (struct tune){.way = way, .left = SETTLING, .settles = true, .rival = TUNE_MOST};
+    tune->check_after = way->check;
+    tune->age = TRIED_EVERY;
 }
 
 uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct tune_way *way,

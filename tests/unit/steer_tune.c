@@ -6,6 +6,8 @@
  */
 #include "steer_case.h"
 
+#include <string.h>
+
 #define PROMISE 30 /* nobody gets less than under plain time-slicing by more than 3 points */
 
 /* Steps of 130 kernels, 480 us in all; the host launches a step in so many us, give or take a tenth. */
@@ -181,6 +183,82 @@ static void chance_chooses_no_slice(void **state)
     }
 }
 
+/* As measured on an H200: the host has two speeds and changes between them at random moments, after mean_ms on average.
+ * The same moments each time. */
+struct wander {
+    uint64_t fast_us, slow_us, mean_ms, seed;
+};
+
+struct sum {
+    uint64_t steps, busy_permille;
+    uint32_t latencies[WORLD_LATENCIES];
+};
+
+static void add_steps(const struct wander *w, struct world_load busy, uint32_t limit, bool deaf,
+                      struct sum *sum)
+{
+    uint64_t seed = w->seed, before = 0, ran = 0;
+    bool slow = w->seed % 2 != 0;
+    start_afresh();
+    world->deaf = deaf;
+    world->jitter = w->seed;
+    uint32_t light = add_one(0, spec_of(500, limit), eager(slow ? w->slow_us : w->fast_us));
+    add_one(1, spec_of(500, limit), busy);
+    for (uint32_t i = 0; i < 32 * 20; i++) {
+        if (i == 2 * 20) {
+            before = world->t[0].bursts;
+            ran = world->t[1].ran_ns;
+            memset(world->t[0].latencies, 0, sizeof(world->t[0].latencies));
+        }
+        slow ^= world_random(&seed) % w->mean_ms < 50;
+        world->p[light].load.launch_ns = eager(slow ? w->slow_us : w->fast_us).launch_ns;
+        world_run(world, 50 * MS);
+    }
+    assert_no_fault();
+    sum->steps += world->t[0].bursts - before;
+    sum->busy_permille += (world->t[1].ran_ns - ran) / (30 * MS);
+    for (uint32_t i = 0; i < WORLD_LATENCIES; i++)
+        sum->latencies[i] += world->t[0].latencies[i];
+}
+
+static uint32_t p99_of(const struct sum *sum)
+{
+    uint64_t seen = 0;
+    uint32_t i = 0;
+    while (i < WORLD_LATENCIES - 1 && (seen += sum->latencies[i]) * 100 < sum->steps * 99)
+        i++;
+    return i;
+}
+
+#define SEEDS 8
+
+/* Which slice is tried while the host is fast, and which while it is slow, is chance. */
+static void two_speeds_choose_no_slice(void **state)
+{
+    (void)state;
+    static const uint64_t hosts[][2] = {{1600, 3000}, {1300, 2600}, {1800, 3400}};
+    static const uint64_t means_ms[] = {1000, 3000};
+    for (uint32_t i = 0; i < 24; i++) {
+        struct world_load busy = i % 2 ? training() : saturating(170 * US);
+        uint32_t limit = i < 12 ? 1000 : 500;
+        struct sum sliced = {0}, steered = {0};
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct wander w = {hosts[i / 2 % 3][0], hosts[i / 2 % 3][1], means_ms[i / 6 % 2], seed};
+            add_steps(&w, busy, 1000, true, &sliced);
+            add_steps(&w, busy, limit, false, &steered);
+        }
+        uint32_t had = p99_of(&sliced), got = p99_of(&steered);
+        if (limit < 1000)
+            assert_in_range(steered.busy_permille, 480 * SEEDS, 520 * SEEDS);
+        if (steered.steps * 1000 < sliced.steps * (limit < 1000 ? 1150 : 990) ||
+            got * 100 > had * (limit < 1000 ? 100 : 110))
+            fail_msg("host %lu/%lu us, %lu ms, busy %u, limit %u: %lu steps for %lu, p99 %u for %u",
+                     (unsigned long)hosts[i / 2 % 3][0], (unsigned long)hosts[i / 2 % 3][1],
+                     (unsigned long)means_ms[i / 6 % 2], i % 2, limit, (unsigned long)steered.steps,
+                     (unsigned long)sliced.steps, got * 50, had * 50);
+    }
+}
+
 static void the_slice_follows_the_host(void **state)
 {
     (void)state;
@@ -299,6 +377,7 @@ int main(void)
         T(a_fast_host_has_no_windows),
         T(a_limit_makes_a_fast_host_faster),
         T(chance_chooses_no_slice),
+        T(two_speeds_choose_no_slice),
         T(the_slice_follows_the_host),
         T(long_kernels_are_left_alone),
         T(breaks_cost_nothing),
