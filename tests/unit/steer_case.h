@@ -50,6 +50,16 @@ static inline struct world_load launch_bound(void)
         .kernel_ns = 3 * US, .count = 200, .launch_ns = 10 * US, .think_ns = 600 * US};
 }
 
+/* Steps of 130 kernels, 480 us in all; the host launches a step in so many us, give or take a tenth. */
+static inline struct world_load eager(uint64_t host_us)
+{
+    return (struct world_load){.kernel_ns = 3700,
+                               .count = 130,
+                               .launch_ns = host_us * US / 130,
+                               .think_ns = 30 * US,
+                               .uneven = 100};
+}
+
 /* A request of 2 ms of kernels each 10 ms. */
 static inline struct world_load requests(void)
 {

@@ -139,10 +139,10 @@ static void lumps_prove_nothing(void **state)
     world->t[0].lie = world->t[1].lie = launch_in_lumps;
     uint32_t none[2];
     assert_false(found(300, none));
-    static const uint32_t lengths_ms[] = {20, 40, 80, 120, 160, 200, 320, 640, 1280};
+    static const uint32_t lengths_ms[] = {40, 120, 200, 640, 1280};
     uint32_t ids[2];
-    for (uint32_t i = 0; i < 9; i++)
-        for (uint64_t launch_us = 2; launch_us <= 82; launch_us += 20) {
+    for (uint32_t i = 0; i < 5; i++)
+        for (uint64_t launch_us = 2; launch_us <= 82; launch_us += 40) {
             struct world_load lumps = {.kernel_ns = 100 * US,
                                        .count = lengths_ms[i] * 10,
                                        .launch_ns = launch_us * US,
@@ -150,7 +150,7 @@ static void lumps_prove_nothing(void **state)
             start_afresh();
             add_one(0, spec_of(400, 1000), lumps);
             add_one(1, spec_of(600, 1000), lumps);
-            if (found(300, ids))
+            if (found(100, ids))
                 fail_msg("lumps of %u ms, a launch in %lu us", lengths_ms[i],
                          (unsigned long)launch_us);
         }
