@@ -101,6 +101,7 @@ void sl_steer_remove(struct sl_steer *s, uint32_t id)
     if (id >= SL_STEER_MAX_TENANTS || !s->tenants[id].used)
         return;
     s->tenants[id].used = false;
+    sl_steer_effect_forget(s, id);
     for (uint32_t i = 0; i < s->n_ids; i++)
         if (s->ids[i] == id) {
             s->ids[i] = s->ids[--s->n_ids];

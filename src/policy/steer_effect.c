@@ -87,18 +87,17 @@ static void mark(struct sl_steer *s, struct effect *e)
     }
 }
 
-/* Counts the period that has just ended. False: one of the two did not keep the GPU busy. */
+/* Counts the period that has just ended. False: the counters began anew. */
 static bool count(struct sl_steer *s, struct effect *e, uint32_t period)
 {
-    uint64_t span = s->now_ns - e->marked_ns;
     for (uint32_t i = 0; i < 2; i++) {
         const struct sl_steer_seen *now = &of_pair(s, e, i)->seen;
-        if (now->launches < e->marked[i].launches ||
-            now->saturated_ns < e->marked[i].saturated_ns ||
-            (now->saturated_ns - e->marked[i].saturated_ns) * 100 < span * FULL)
+        if (now->launches < e->marked[i].launches || now->saturated_ns < e->marked[i].saturated_ns)
             return false;
+        e->full_ns[i] += now->saturated_ns - e->marked[i].saturated_ns;
         e->run[i] += period % RUN > 0 ? now->launches - e->marked[i].launches : 0;
     }
+    e->span_ns += s->now_ns - e->marked_ns;
     return true;
 }
 
@@ -124,6 +123,11 @@ static int64_t followed(const struct effect *e, uint32_t which)
     return ((int64_t)seen - 1000) * 100 / change;
 }
 
+static bool is_full(const struct effect *e, uint32_t which)
+{
+    return e->full_ns[which] * 100 >= e->span_ns * FULL && e->fewest[which] >= LEAST_LAUNCHES;
+}
+
 static bool same_in_all_runs(const struct effect *e, uint32_t which)
 {
     return e->most[which] * 100 <= e->fewest[which] * SAME;
@@ -131,7 +135,7 @@ static bool same_in_all_runs(const struct effect *e, uint32_t which)
 
 static void judge(const struct sl_steer *s, struct effect *e)
 {
-    if (e->fewest[0] < LEAST_LAUNCHES || e->fewest[1] < LEAST_LAUNCHES) {
+    if (!is_full(e, 0) || !is_full(e, 1)) {
         wait_for(s, e, 2 * e->wait_ns);
     } else if (followed(e, 0) >= FOLLOWS && followed(e, 1) >= FOLLOWS) {
         e->strikes = 0;
@@ -155,9 +159,10 @@ static void begin(struct sl_steer *s, struct effect *e)
     if (t == of_pair(s, e, 0) || (meet(t, of_pair(s, e, 0)) && active(s, t)))
         e->weights += t->weight;
     for (uint32_t i = 0; i < 2; i++) {
-        e->launches[i][0] = e->launches[i][1] = e->run[i] = e->most[i] = 0;
+        e->launches[i][0] = e->launches[i][1] = e->run[i] = e->most[i] = e->full_ns[i] = 0;
         e->fewest[i] = UINT64_MAX;
     }
+    e->span_ns = 0;
     mark(s, e);
 }
 
@@ -174,16 +179,16 @@ static void next_period(struct sl_steer *s, struct effect *e)
         judge(s, e);
 }
 
-/* A pair must be together for a moment. What was found out about the GPU stays with it. */
+/* A pair must be together for a moment. When it is measured next stays, whoever the two are. */
 static void new_pair(const struct sl_steer *s, struct effect *e, const uint32_t pair[2])
 {
     uint64_t at = s->now_ns + SL_EFFECT_FIRST_NS;
+    if (pair[0] != e->pair[0] || pair[1] != e->pair[1])
+        e->strikes = 0;
     e->pair[0] = pair[0];
     e->pair[1] = pair[1];
     e->paired = true;
     e->period = 0;
-    e->strikes = 0;
-    e->failed = false;
     e->wait_ns = e->wait_ns ? e->wait_ns : SL_EFFECT_FIRST_NS;
     e->next_at_ns = e->next_at_ns > at ? e->next_at_ns : at;
 }
@@ -203,6 +208,17 @@ void sl_steer_effect(struct sl_steer *s)
         } else if (s->now_ns >= e->next_at_ns) {
             begin(s, e);
         }
+    }
+}
+
+void sl_steer_effect_forget(struct sl_steer *s, uint32_t id)
+{
+    for (uint32_t g = 0; g < SL_STEER_MAX_GPUS; g++) {
+        struct effect *e = &s->effect[g];
+        if (id != e->pair[0] && id != e->pair[1])
+            continue;
+        e->paired = e->failed = false;
+        e->period = e->strikes = 0;
     }
 }
 

@@ -166,16 +166,18 @@ struct effect {
     uint32_t period;     /* of the measurement, from 1 on; 0: none runs */
     uint64_t next_at_ns; /* when the next one begins, … */
     uint64_t wait_ns;    /* … so long after the last one */
+    uint64_t span_ns;    /* of the measurement so far, … */
+    uint64_t full_ns[2]; /* … and the parts of it in which both kept their queues full */
     uint64_t marked_ns;  /* start of the running period, and the figures of that moment */
     struct {
         uint64_t launches, saturated_ns;
     } marked[2];
     uint64_t run[2];             /* launches of each in the running run, … */
     uint64_t fewest[2], most[2]; /* … of all runs … */
-    uint64_t launches[2]
-                     [2]; /* … and in all, while the slice of the first was longer, and shorter */
-    uint32_t strikes;     /* measurements in a row that showed no effect */
-    bool failed;          /* to be told */
+    /* … and in all, while the slice of the first was longer, and shorter */
+    uint64_t launches[2][2];
+    uint32_t strikes; /* measurements in a row that showed no effect */
+    bool failed;      /* to be told */
 };
 
 struct sl_steer {
@@ -249,6 +251,7 @@ uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const struct 
 
 /* steer_effect.c: at the start of a period. While a measurement runs, tenants have other weights, and shorter rounds. */
 void sl_steer_effect(struct sl_steer *s);
+void sl_steer_effect_forget(struct sl_steer *s, uint32_t id); /* the tenant goes */
 bool sl_steer_effect_runs(const struct sl_steer *s, const struct tenant *t);
 uint32_t sl_steer_effect_weight(const struct sl_steer *s, const struct tenant *t);
 

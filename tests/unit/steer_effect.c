@@ -213,6 +213,24 @@ static void a_new_pair_begins_anew(void **state)
     assert_int_equal(ids[0] + ids[1], 1);
 }
 
+/* Pauses in between only delay it. */
+static void pauses_delay_it(void **state)
+{
+    (void)state;
+    uint32_t ids[2];
+    world->inert = true;
+    uint32_t a = add_one(0, spec_of(500, 1000), saturating(170 * US));
+    add_one(1, spec_of(500, 1000), saturating(170 * US));
+    for (uint32_t i = 0; i < 20; i++) {
+        if (found(5, ids))
+            return;
+        world_stop(world, a);
+        world_run(world, 300 * MS);
+        world_load_set(world, a, saturating(170 * US));
+    }
+    fail_msg("not found");
+}
+
 /* A liar that reports what would show no effect: its neighbour's launches say otherwise. */
 static void lie(struct sl_steer_seen *seen, uint64_t now_ns)
 {
@@ -242,6 +260,7 @@ int main(void)
         T(programs_that_change_prove_nothing),
         T(only_where_slices_decide),
         T(a_new_pair_begins_anew),
+        T(pauses_delay_it),
         T(a_liar_proves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
