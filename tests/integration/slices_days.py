@@ -211,6 +211,8 @@ class Pauses(World):
         a, b = self.busy("a", cores="30:100", env=env), self.busy("b", cores="60:100", env=env)
         self.until(how, lambda: self.gpu()["compute"] == how, 10)
         self.goes_on(a, b)
+        # Until its context is measured, 640 MiB are assumed for it.
+        self.until("its context is measured", lambda: self.told(b)["gpus"][0]["memory_used_bytes"] < 640 << 20, 20)
         held = self.told(b)["gpus"][0]["memory_used_bytes"]
         self.assertFalse(self.told(b)["paused"])
         self.assertRegex(self.sluice("pause", "b"), r"^b: paused; it keeps [0-9.]+ \wiB of GPU memory\n$")
