@@ -391,7 +391,7 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
  */
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-#define SHORTER 5, 2, 6, {1100, 1750, 1400, SL_STEER_DEFAULT_US, 900}
+#define SHORTER 5, 2, 24, {1100, 1750, 1400, SL_STEER_DEFAULT_US, 900}
 #define LONGER  3, 4, 3, {SL_STEER_DEFAULT_US, 3300, 2700, 2300}
     static const struct tune_way modest = {KEEP_REQUEST, true, SHORTER},
                                  bound = {KEEP_LIMIT, false, SHORTER},
