@@ -174,8 +174,8 @@ struct tenant {
     uint32_t compute;  /* enum sl_compute: how its creator wants GPU time to be shared */
     uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
     bool by_turns;
-    uint64_t
-        turns_until_ns; /* slices were measured to have no effect between it and another tenant */
+    /* Slices were measured to have no effect between it and another tenant: its GPUs go by turns until then. */
+    uint64_t turns_until_ns;
     struct sl_steer_seen seen; /* sums over its processes, also over those that ended */
     struct sl_once once;       /* the part of their busy time that counts */
     uint8_t cookie[16];

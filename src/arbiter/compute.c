@@ -207,7 +207,8 @@ static void report(struct arbiter *a, struct tenant *t)
     sl_steer_report(a->compute->steer, t->steer_id, &seen);
 }
 
-/* Until then, or until one of the two goes: its figures may have been wrong, and others must not pay for that. */
+/* The two take turns for a while, or until one of them goes: its figures may have been wrong, and others must not pay
+ * for that. */
 static void note_no_effect(struct arbiter *a)
 {
     uint32_t ids[2];

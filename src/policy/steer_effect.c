@@ -24,6 +24,8 @@
 #define FOLLOWS        60
 #define SAME           125
 #define STRIKES        3U
+/* No program launches more in a period. A liar's figures stay small enough to be multiplied. */
+#define MOST_LAUNCHES  1000000U
 
 /* Only slices decide how these tenants share. */
 static bool by_slices_alone(const struct tenant *t)
@@ -90,14 +92,18 @@ static void mark(struct sl_steer *s, struct effect *e)
 /* Counts the period that has just ended. False: the counters began anew. */
 static bool count(struct sl_steer *s, struct effect *e, uint32_t period)
 {
+    uint64_t span = s->now_ns - e->marked_ns;
     for (uint32_t i = 0; i < 2; i++) {
         const struct sl_steer_seen *now = &of_pair(s, e, i)->seen;
         if (now->launches < e->marked[i].launches || now->saturated_ns < e->marked[i].saturated_ns)
             return false;
-        e->full_ns[i] += now->saturated_ns - e->marked[i].saturated_ns;
-        e->run[i] += period % RUN > 0 ? now->launches - e->marked[i].launches : 0;
+        uint64_t full = now->saturated_ns - e->marked[i].saturated_ns;
+        uint64_t launches = now->launches - e->marked[i].launches;
+        e->full_ns[i] += full < span ? full : span;
+        if (period % RUN > 0)
+            e->run[i] += launches < MOST_LAUNCHES ? launches : MOST_LAUNCHES;
     }
-    e->span_ns += s->now_ns - e->marked_ns;
+    e->span_ns += span;
     return true;
 }
 

@@ -96,10 +96,11 @@
 #define SL_EFFECT_AGAIN_NS   (3600 * SL_TIME_S)
 /* How often a process checks its queues, while its use is metered. */
 #define SL_METER_LOOK_NS     (1 * SL_TIME_MS)
-/* A stamp (preload/stamps.h) tells of one stream. Once in so many looks, events tell of all of them: in tenths of a
- * second nothing stays unseen, and a record of a whole context, which slows launches down, is rare. */
+/* A stamp (preload/stamps.h) tells of one stream. Once in so many looks, events tell of all streams. So work of any
+ * stream is seen soon, and to record such an event, which slows launches down, is rare. */
 #define SL_METER_ALL_LOOKS   16U
-/* A thread writes a stamp within a few microseconds. One that does not within so many looks hangs, or is gone. */
+/* A thread writes a stamp within a few microseconds. A thread that has not written it after so many looks hangs, or is
+ * gone. */
 #define SL_METER_LATE_LOOKS  16U
 /* Less than this without a pause is no steady work: a program that waits for each short kernel has one in the queue all
  * the time, and that kernel mostly waits for its slice. */

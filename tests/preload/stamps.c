@@ -54,6 +54,14 @@ static bool look(void)
     return sl_meter_pending();
 }
 
+/* A step of a program: a launch that is done when the look comes. */
+static void step(void)
+{
+    launch(stream);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_false(look());
+}
+
 static void let_go(int word)
 {
     atomic_store(&hold[word], 1);
@@ -234,11 +242,8 @@ static void test_refused(void **state)
         else
             world_failing(SL_SYMBOL_cuStreamWriteValue32_v2);
         records = 0;
-        for (uint32_t i = 0; i < LOOKS; i++) {
-            launch(stream);
-            assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-            assert_false(look());
-        }
+        for (uint32_t i = 0; i < LOOKS; i++)
+            step();
         assert_true(records > LOOKS - 8);
         records = 0;
         hold_back(stream, 0);
@@ -292,11 +297,8 @@ static void test_context_ends(void **state)
         assert_false(look());
         make_context();
         warm_up();
-        for (uint32_t i = 0; i < 8; i++) {
-            launch(stream);
-            assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-            assert_false(look());
-        }
+        for (uint32_t i = 0; i < 8; i++)
+            step();
         assert_true(stamps > 0);
     }
 }
@@ -314,19 +316,13 @@ static void test_thread_hangs(void **state)
     for (uint32_t i = 0; i < SL_METER_LATE_LOOKS; i++)
         (void)look();
     records = stamps = 0;
-    for (uint32_t i = 0; i < 100; i++) {
-        launch(stream);
-        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-        assert_false(look());
-    }
+    for (uint32_t i = 0; i < 100; i++)
+        step();
     assert_int_equal(stamps, 0);
     assert_in_range(records, 99, 100);
     sl_stamps_write(context, stream);
-    for (uint32_t i = 0; i < 100; i++) {
-        launch(stream);
-        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-        assert_false(look());
-    }
+    for (uint32_t i = 0; i < 100; i++)
+        step();
     assert_true(stamps > 80);
 }
 

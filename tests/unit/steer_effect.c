@@ -247,6 +247,31 @@ static void a_liar_proves_nothing(void **state)
     assert_false(found(60, ids));
 }
 
+/* A liar that follows its slice by any factor: figures of that size must not break the arithmetic (UBSan sees it). */
+static uint64_t claimed;
+
+static void claim_too_much(struct sl_steer_seen *seen, uint64_t now_ns)
+{
+    static uint64_t before_ns;
+    uint64_t span_ns = now_ns - before_ns;
+    before_ns = now_ns;
+    claimed += world->t[0].order.slice_us > 12000
+                   ? span_ns * 22000000
+                   : now_ns / (8 * MS) - (now_ns - span_ns) / (8 * MS);
+    seen->launches = claimed;
+}
+
+static void a_liar_breaks_nothing(void **state)
+{
+    (void)state;
+    uint32_t ids[2];
+    claimed = 0;
+    add_one(0, spec_of(500, 1000), saturating(100 * US));
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world->t[0].lie = claim_too_much;
+    assert_false(found(60, ids));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -262,6 +287,7 @@ int main(void)
         T(a_new_pair_begins_anew),
         T(pauses_delay_it),
         T(a_liar_proves_nothing),
+        T(a_liar_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
